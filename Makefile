@@ -1,0 +1,40 @@
+# Every target sets up what it needs. PYTHON chooses the interpreter of the virtual environment.
+PYTHON ?= python3
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest --jaxtyping-packages=pellucid,beartype.beartype
+
+.PHONY: help demo test lint check format bench clean
+.DEFAULT_GOAL := help
+
+help:    ## this list
+	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+
+.venv/ready: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable . --group dev
+	touch $@
+
+demo: .venv/ready   ## pretrain simclr, ncl and bayesncl on the built-in scenes, and compare them
+	PELLUCID=$(BIN)/pellucid sh examples/demo.sh
+
+test: .venv/ready   ## all tests
+	$(PYTEST)
+
+lint: .venv/ready   ## formatting, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+check: lint test    ## what a change must pass
+
+format: .venv/ready ## rewrite the code in the project's format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: .venv/ready  ## views a second against peers; the gate's training overhead
+	$(BIN)/python benchmarks/views.py
+	$(BIN)/python benchmarks/gate_overhead.py
+
+clean:   ## remove the virtual environment, caches and demo runs
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache runs/demo

@@ -1,0 +1,159 @@
+"""Encoded bytes to pixels: every awkward file either becomes RGB or is refused with a reason."""
+
+import functools
+import io
+import warnings
+
+import numpy as np
+from jaxtyping import UInt8
+from PIL import Image, UnidentifiedImageError
+
+MAX_PIXELS = 89_478_485
+"""Pillow's own limit (a quarter of a gigabyte of RGB)."""
+
+# Formats that Pillow opens by running a program or only names; none is an image of a data set.
+_LEFT_OUT = {"BUFR", "EPS", "FITS", "GRIB", "HDF5", "MPEG", "WMF"}
+_COMMON = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF")  # tried first, to save time
+_HEIF_ENDINGS = {".heic", ".heif"}
+_HEIF_BRANDS = {b"heic", b"heix", b"hevc", b"heim", b"heis", b"hevm", b"mif1", b"msf1"}
+_ORIENTATION = 0x0112
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+class UnreadableImageError(Exception):
+    """An image that cannot be used, with its name and the reason in words."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(name, reason)  # both, so that it can be pickled
+        self.name = name
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.reason}"
+
+
+@functools.cache
+def image_endings() -> frozenset[str]:
+    """The file name endings, lower case with a dot, that are taken for images."""
+    openable = _formats()
+    known = {end for end, name in Image.registered_extensions().items() if name in openable}
+    return frozenset(known | _HEIF_ENDINGS)  # HEIF is listed so that it is refused by name
+
+
+def decode(
+    data: bytes, name: str, *, max_pixels: int = MAX_PIXELS, at_least: int | None = None
+) -> Image.Image:
+    """The first frame of an encoded image, upright, as an 8-bit RGB Pillow image.
+
+    Transparent pixels are shown over white, as on a page. 16 bits are scaled to 8. With
+    `at_least`, a JPEG whose shorter side is four times as long may come at a half, a quarter or
+    an eighth of its size, which is faster; its shorter side stays twice `at_least` or more.
+
+    Raises:
+        UnreadableImageError: the bytes are no image, are cut off or damaged, hold more than
+            `max_pixels` pixels (checked before any is allocated), or have pixels whose range is
+            not stated (32-bit) or that Pillow cannot convert (Lab).
+    """
+    _refuse_impostors(data, name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Pillow warns of odd metadata, which changes no pixel
+        try:
+            with Image.open(io.BytesIO(data), formats=_formats()) as image:
+                width, height = image.size
+                if width * height > max_pixels:
+                    raise UnreadableImageError(
+                        name, f"{width} x {height} pixels are more than the {max_pixels} allowed"
+                    )
+                if width * height == 0:
+                    raise UnreadableImageError(name, f"{width} x {height} pixels: it is empty")
+                if at_least and image.format == "JPEG" and min(width, height) >= 4 * at_least:
+                    image.draft(image.mode, (2 * at_least, 2 * at_least))
+                image.load()
+                return _to_rgb(_upright(image), name)
+        except UnreadableImageError:
+            raise
+        except Image.DecompressionBombError:  # Pillow's own limit, which it checks at opening
+            raise UnreadableImageError(
+                name, "more pixels than Pillow allows: scale it down"
+            ) from None
+        except UnidentifiedImageError:
+            reason = "no image that Pillow reads: another format, or a damaged header"
+            if data[4:8] == b"ftyp" and data[8:12] in _HEIF_BRANDS:
+                reason = "HEIC/HEIF, which Pillow reads only with pillow-heif: convert it to JPEG"
+            raise UnreadableImageError(name, reason) from None
+        except Exception as error:  # a damaged file raises anything, from IndexError to zlib.error
+            raise UnreadableImageError(name, str(error) or type(error).__name__) from error
+
+
+def to_square(image: Image.Image, size: int | None) -> UInt8[np.ndarray, "H W 3"]:
+    """Pixels with the shorter side scaled to `size` and the centre cut out; as they are for None.
+
+    Bicubic with anti-aliasing; cropping and scaling are one step.
+    """
+    if size is None:
+        return np.asarray(image)
+    width, height = image.size
+    side = min(width, height)
+    left, top = (width - side) / 2, (height - side) / 2
+    box = (left, top, left + side, top + side)
+    return np.asarray(image.resize((size, size), Image.Resampling.BICUBIC, box=box))
+
+
+@functools.cache
+def _formats() -> tuple[str, ...]:
+    Image.init()
+    others = [name for name in Image.OPEN if name not in _LEFT_OUT.union(_COMMON)]
+    return tuple([name for name in _COMMON if name in Image.OPEN] + others)
+
+
+def _refuse_impostors(data: bytes, name: str) -> None:
+    """Name what often stands in an image's place."""
+    start = data[:256].lstrip().lower()
+    if not data:
+        raise UnreadableImageError(name, "empty: 0 bytes")
+    if start.startswith(b"version https://git-lfs"):
+        raise UnreadableImageError(name, "a Git LFS pointer, not the image: run `git lfs pull`")
+    if start.startswith((b"<!doctype html", b"<html")):
+        raise UnreadableImageError(name, "an HTML page saved under an image's name: fetch it again")
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    """Turned as its EXIF says; damaged EXIF turns nothing."""
+    try:
+        orientation = image.getexif().get(_ORIENTATION)
+    except Exception:  # the pixels are whole, and parsing damaged EXIF raises anything
+        return image
+    turn = _UPRIGHT.get(orientation) if isinstance(orientation, int) else None
+    return image if turn is None else image.transpose(turn)
+
+
+def _to_rgb(image: Image.Image, name: str) -> Image.Image:
+    if image.mode == "RGB" and not image.has_transparency_data:
+        return image
+    if image.mode == "F":
+        raise UnreadableImageError(
+            name, "32-bit float pixels, whose range is not stated: convert it"
+        )
+    if image.mode == "LAB":
+        raise UnreadableImageError(
+            name, "CIE Lab pixels, which Pillow cannot convert: save it as RGB"
+        )
+    if image.mode == "I" or image.mode.startswith("I;"):
+        values = np.asarray(image).astype(np.int64)
+        if values.min() < 0 or values.max() > 65535:
+            raise UnreadableImageError(name, "32-bit integer pixels beyond 16 bits: convert it")
+        # Rounded, so that 65535 is white and 257 a step. Pillow's convert would clip at 255.
+        return Image.fromarray(((values + 128) // 257).astype(np.uint8)).convert("RGB")
+    if image.has_transparency_data:
+        shown = image.convert("RGBA")
+        white = Image.new("RGBA", shown.size, "white")
+        return Image.alpha_composite(white, shown).convert("RGB")
+    return image.convert("RGB")

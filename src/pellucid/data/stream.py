@@ -1,0 +1,130 @@
+"""A set that does not fit in memory: worker processes decode the batches as they are asked for."""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from jaxtyping import Int, UInt8
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from pellucid.data.cache import allowed_bad, content_hash, pixels_of, refuse_bad
+from pellucid.data.decode import UnreadableImageError
+from pellucid.data.source import DataError, Source
+from pellucid.randomness import seeded
+
+Bad = list[tuple[int, str]]
+"""The indices of unreadable images, with the reasons."""
+
+_ENOUGH_SEEN = 1000
+"""Images to have seen before the share of unreadable ones among them says anything."""
+
+
+class _Decoder(Dataset[tuple[Tensor, Bad]]):
+    """A batch for a tensor of indices; an unreadable image gives way to the next readable one."""
+
+    def __init__(self, source: Source, shape: tuple[int, int], size: int | None, most_bad: int):
+        self.source, self.shape, self.size, self.most_bad = source, shape, size, most_bad
+
+    def __getitem__(self, indices: Int[Tensor, " b"]) -> tuple[UInt8[Tensor, "b 3 H W"], Bad]:
+        bad: Bad = []
+        pixels = torch.zeros((len(indices), 3, *self.shape), dtype=torch.uint8)
+        for place, index in zip(pixels, indices.tolist(), strict=True):
+            for step in range(self.most_bad + 1):  # beyond, the reader gives up
+                tried = (index + step) % len(self.source)
+                try:
+                    image = pixels_of(self.source, tried, self.size)
+                except UnreadableImageError as failure:
+                    bad.append((tried, failure.reason))
+                    continue
+                if image.shape[1:] != self.shape:
+                    raise DataError(
+                        f"{self.source.names[tried]} is {image.shape[1]} x {image.shape[2]} pixels "
+                        f"and others {self.shape[0]} x {self.shape[1]}: give stored_size"
+                    )
+                place.copy_(torch.from_numpy(image))
+                break
+        return pixels, bad
+
+
+class Streamed:
+    """Images that are decoded whenever they are asked for, to the pixels that `Held` would have.
+
+    Args:
+        source: What to decode.
+        shape: Height and width of the decoded images.
+        size: What images are scaled to; None keeps them, and they must be of `shape`.
+        labels: Set to -1, in place, for an unreadable image: its replacement shows another class.
+        workers: Processes that decode; 0 decodes in this one.
+        bad_share: The share of unreadable images that is borne.
+        strict: Bear none.
+        start_method: Of the worker processes; None is the platform's.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        shape: tuple[int, int],
+        size: int | None,
+        labels: Int[Tensor, " n"] | None,
+        *,
+        workers: int,
+        bad_share: float = 0.01,
+        strict: bool = False,
+        start_method: str | None = None,
+    ) -> None:
+        self.image_size = shape
+        self._source = source
+        self._labels = labels
+        self._bad_share = 0.0 if strict else bad_share
+        self._decoder = _Decoder(source, shape, size, allowed_bad(self._bad_share, len(source)))
+        self._workers = workers
+        self._start_method = start_method if workers else None
+        self._seen = torch.zeros(len(source), dtype=torch.bool)
+        self._bad: dict[int, str] = {}
+
+    @property
+    def skipped(self) -> list[tuple[str, str]]:
+        """The name and the reason of each image found unreadable so far."""
+        return [(self._source.names[index], reason) for index, reason in sorted(self._bad.items())]
+
+    def batches(self, order: Sequence[Int[Tensor, " _"]]) -> Iterator[UInt8[Tensor, "_ 3 H W"]]:
+        """The pixels of each tensor of indices, decoded a few batches ahead.
+
+        Raises:
+            DataError: too many of the images seen are unreadable.
+        """
+        loader = DataLoader(
+            self._decoder,
+            batch_size=None,
+            sampler=order,
+            num_workers=self._workers,
+            multiprocessing_context=self._start_method,
+            collate_fn=_as_it_is,  # type: ignore[arg-type]  # it is given a batch, not items
+            generator=seeded(0, "stream"),  # else the loader draws from the global stream
+        )
+        for indices, (pixels, bad) in zip(order, loader, strict=True):
+            self._note(indices, bad)
+            yield pixels
+
+    def hashes(self) -> list[str]:
+        """A digest of the pixels of each image; decodes the whole set."""
+        everything = torch.split(torch.arange(len(self._source)), 64)
+        return [
+            content_hash(image) for batch in self.batches(everything) for image in batch.numpy()
+        ]
+
+    def _note(self, indices: Int[Tensor, " b"], bad: Bad) -> None:
+        self._bad.update(bad)
+        unreadable = torch.tensor([index for index, _ in bad], dtype=torch.int64)
+        self._seen[indices] = True
+        self._seen[unreadable] = True
+        if self._labels is not None:
+            self._labels[unreadable] = -1
+        if self._bad:
+            total = len(self._source)
+            seen = max(int(self._seen.sum()), min(total, _ENOUGH_SEEN))
+            refuse_bad(self.skipped, allowed_bad(self._bad_share, seen), seen)
+
+
+def _as_it_is(batch: tuple[Tensor, Bad]) -> tuple[Tensor, Bad]:
+    return batch

@@ -1,0 +1,44 @@
+"""Processes that share a batch: rank, world size, and a gather that gradients pass through."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch import distributed as dist
+
+
+def world_size() -> int:
+    """The number of processes; 1 outside a process group."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def rank() -> int:
+    """This process' number; 0 outside a process group."""
+    return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+
+
+class _Gather(torch.autograd.Function):
+    """All ranks' rows, in rank order.
+
+    Backward sums over ranks what each rank's loss says about these rows: with a loss that every
+    rank computes in full, and parameter gradients averaged over ranks as
+    DistributedDataParallel does, every gradient is that of one process with the whole batch.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor) -> Tensor:
+        ctx.count = len(rows)
+        parts = [torch.empty_like(rows) for _ in range(world_size())]
+        dist.all_gather(parts, rows.contiguous())
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+        gradient = gradient.contiguous()
+        dist.all_reduce(gradient)
+        return gradient[rank() * ctx.count : (rank() + 1) * ctx.count]
+
+
+def gather(rows: Tensor) -> Tensor:
+    """Rows [b, ...] of every rank as [world * b, ...], with gradients; itself on one process."""
+    return _Gather.apply(rows) if world_size() > 1 else rows

@@ -1,0 +1,223 @@
+"""Evaluation of a run: its branch, and the same branch untrained, become scores.json."""
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+from pellucid.branch import Branch
+from pellucid.evaluate.cost import branch_cost, training_time
+from pellucid.evaluate.extract import BATCH, Features, autocast, extract, image_batches
+from pellucid.evaluate.interpretability import AT, RESAMPLES, SHUFFLES, TOP, interpretability
+from pellucid.evaluate.linear_probe import HELD_OUT, STRENGTHS
+from pellucid.evaluate.score import Scores, unscored
+from pellucid.evaluate.splits import NO_HELD_OUT, Splits, labelled, open_splits
+from pellucid.evaluate.store import write_features
+from pellucid.evaluate.transfer import NAMES, transfer
+from pellucid.metrics import rank_dimensions
+from pellucid.metrics.activity import ACTIVE
+from pellucid.nets.batch_norm import recalibrate_batch_norm
+from pellucid.recipe import Recipe
+from pellucid.run import SCORES, Run
+from pellucid.train.checkpoint import write_text
+from pellucid.train.device import hardware, pick_device, resolve_precision
+
+CALIBRATION = 4096
+"""Training images behind the batch-norm statistics of the untrained branch, at most."""
+
+
+class _Place(NamedTuple):
+    """Where a branch runs, and in what precision."""
+
+    device: torch.device
+    precision: str
+
+
+class _Outcome(NamedTuple):
+    """What became of one branch."""
+
+    features: Features
+    """Of the scored images."""
+    scores: Scores
+    probe: dict[str, Any]
+    """What the linear probe chose."""
+
+
+def evaluate(
+    run: Run,
+    *,
+    device: str = "auto",
+    download: bool = False,
+    strict: bool = False,
+    say: Callable[[str], None] = print,
+) -> dict[str, Any]:
+    """Score a run, and the same branch untrained; write its features and scores.json.
+
+    Returns what scores.json holds:
+
+    - `run`, `method`, and `step`, the optimiser steps that were taken;
+    - `settings`: everything that a number depends on;
+    - `trained`, `untrained`: a `Score` by name. Of z on the scored images:
+      `semantic_consistency`, `semantic_entropy_mass`, `_mean` and `_frequency` (nats),
+      `semantic_entropy_normalised`, `activation_rate`, `density`, `effective_rank`,
+      `orthogonality`, `monosemanticity`, `retrieval_at_5`, `retrieval_at_5_of_64`, and the
+      authors' forms under names that end in `_published`. Of h: `knn`, `linear_probe_top1`,
+      `linear_probe_top5`. Rates and accuracies are shares, 0..1;
+    - `cost` (see `cost.branch_cost`) and `timing` (see `cost.training_time`);
+    - `notes`: what a reader should know, in words.
+
+    Args:
+        run: an opened run directory.
+        device: `auto`, `cpu`, `cuda` or `cuda:N`.
+        download: a known set may be fetched by torchvision.
+        strict: refuse at the first file that would otherwise be skipped.
+        say: takes a line for the user.
+
+    Raises:
+        RunError: the run has no checkpoint yet.
+        DataError: its images cannot be read.
+    """
+    where = pick_device(device)
+    place = _Place(where, resolve_precision(run.recipe.train.precision, where))
+    branch, step = run.trained_branch()
+    splits = open_splits(run.recipe, download=download, strict=strict)
+    say(f"{run.name}: scoring {len(splits.scored):,} images after step {step}")
+    trained = _score(run, branch, splits, place, "trained")
+    write_features(
+        run,
+        trained.features,
+        splits.scored,
+        step=step,
+        split="test" if splits.held_out else "train",
+        threshold=gate_threshold(run.recipe),
+    )
+    fresh = run.untrained_branch()
+    calibrated = _recalibrate(run, fresh, splits, place)
+    untrained = _score(run, fresh, splits, place, "untrained")
+    result = {
+        "run": run.name,
+        "method": run.recipe.method,
+        "step": step,
+        "settings": _settings(run.recipe, splits, place)
+        | {
+            "features": trained.features.h.shape[1],
+            "dimensions": trained.features.z.shape[1],
+            "linear_probe_chose": {"trained": trained.probe, "untrained": untrained.probe},
+            "untrained_branch": {
+                "weights": f"of seed {run.recipe.train.seed}, before the first step",
+                "batch_norm_images": calibrated,
+            },
+        },
+        "trained": trained.scores,
+        "untrained": untrained.scores,
+        "cost": branch_cost(branch, run.recipe.views.size),
+        "timing": training_time(run.folder),
+        "notes": splits.notes + _unfinished(run.recipe, step, len(splits.train)),
+    }
+    text = json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False)
+    write_text(run.folder / SCORES, text)
+    return result
+
+
+def gate_threshold(recipe: Recipe) -> float | None:
+    """The probability above which a gate of the recipe is open; None without a hard gate."""
+    settings = recipe.head.settings
+    hard = "threshold" in settings and settings.get("variant") != "soft"
+    return float(settings["threshold"]) if hard else None
+
+
+def _score(run: Run, branch: Branch, splits: Splits, place: _Place, which: str) -> _Outcome:
+    """Features of a branch, and every score of them."""
+
+    def features_of(images: str) -> Features:
+        train = images == "train"
+        return extract(
+            branch,
+            run.preprocess,
+            splits.train if train else splits.scored,
+            indices=splits.chosen if train else None,
+            device=place.device,
+            precision=place.precision,
+            progress=f"{which} branch, {images} images",
+        )
+
+    settings = run.recipe.evaluation
+    train = features_of("train")
+    strongest = rank_dimensions(train.z.to(place.device))
+    scored = features_of("scored")
+    scores = interpretability(
+        scored,
+        strongest,
+        min_support=settings.min_support,
+        seed=settings.seed,
+        device=place.device,
+    )
+    if not splits.held_out:
+        return _Outcome(scored, scores | unscored(NAMES, NO_HELD_OUT), {})
+    read_off, probe = transfer(
+        train.h,
+        train.labels,
+        scored.h,
+        scored.labels,
+        classes=splits.classes,
+        neighbours=settings.knn_neighbours,
+        temperature=settings.knn_temperature,
+        seed=settings.seed,
+        device=place.device,
+    )
+    return _Outcome(scored, scores | read_off, probe)
+
+
+def _recalibrate(run: Run, branch: Branch, splits: Splits, place: _Place) -> int:
+    """Give an untrained branch the batch-norm statistics of training images, not (0, 1)."""
+    count = min(len(splits.chosen), CALIBRATION)
+    if count > BATCH:
+        count -= count % BATCH  # every batch counts alike
+    if count < 2:
+        return 0
+    images = image_batches(splits.train, splits.chosen[:count], run.preprocess, place.device)
+    with autocast(place.device, place.precision):
+        return recalibrate_batch_norm(branch.to(place.device), images)
+
+
+def _settings(recipe: Recipe, splits: Splits, place: _Place) -> dict[str, Any]:
+    """What the numbers depend on, and was known before any was computed."""
+    settings = recipe.evaluation
+    return {
+        "evaluated": "the online branch of the newest checkpoint, in eval mode",
+        "encoder": recipe.encoder.name,
+        "precision": place.precision,
+        "machine": hardware(place.device),
+        "data": recipe.data.source,
+        "image_size": recipe.views.size,
+        "scored_split": "test" if splits.held_out else "train",
+        "scored_images": len(splits.scored),
+        "scored_images_labelled": labelled(splits.scored.labels),
+        "train_images": len(splits.train),
+        "train_images_read": len(splits.chosen),
+        "classes": splits.classes,
+        "seed": settings.seed,
+        "active_above": ACTIVE,
+        "min_support": settings.min_support,
+        "label_shuffles": SHUFFLES,
+        "resamples": RESAMPLES,
+        "monosemanticity_reference": "h of the same branch",
+        "retrieval": {"at": AT, "of_the_strongest": TOP, "ranked_on": "train"},
+        "knn": {
+            "neighbours": settings.knn_neighbours,
+            "temperature": settings.knn_temperature,
+            "similarity": "cosine of h",
+        },
+        "linear_probe": {
+            "classifier": "L2-regularised multinomial logistic regression on standardised h",
+            "C_grid": STRENGTHS,
+            "held_out_share": HELD_OUT,
+        },
+        "gate_threshold": gate_threshold(recipe),
+    }
+
+
+def _unfinished(recipe: Recipe, step: int, images: int) -> list[str]:
+    steps = recipe.train.epochs * (images // min(recipe.train.batch, images))
+    return [f"training stands at step {step} of {steps}"] if step < steps else []

@@ -1,0 +1,123 @@
+"""The table of a run's scores."""
+
+from typing import Any, Literal, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+from pellucid.evaluate.score import Score
+
+Better = Literal["higher", "lower", "neither"]
+ARROWS: dict[Better, str] = {"higher": "↑", "lower": "↓", "neither": ""}
+
+
+class Meaning(NamedTuple):
+    """How to read a score."""
+
+    label: str
+    better: Better
+    words: str
+
+
+MEANINGS = {
+    "semantic_consistency": Meaning(
+        "semantic consistency", "higher", "share of a dimension's largest class"
+    ),
+    "semantic_consistency_published": Meaning(
+        "  as published", "higher", "rare dimensions count alike, classes do not"
+    ),
+    "semantic_entropy_mass": Meaning(
+        "semantic entropy, nats", "lower", "spread of a dimension over classes"
+    ),
+    "semantic_entropy_mass_published": Meaning("  as published", "lower", "a dead model has 0"),
+    "semantic_entropy_normalised": Meaning("  over ln C", "lower", "1 is an even spread"),
+    "activation_rate": Meaning("activation rate", "neither", "share of dimensions ever active"),
+    "density": Meaning("density", "neither", "share of entries that are active"),
+    "effective_rank": Meaning("effective rank", "higher", "directions in use, of K"),
+    "orthogonality": Meaning("overlap of dimensions", "lower", "mean |cos| of different columns"),
+    "monosemanticity": Meaning(
+        "monosemanticity", "higher", "likeness in h of a dimension's images; no labels needed"
+    ),
+    "retrieval_at_1": Meaning("retrieval P@1", "higher", "nearest by z has the same class"),
+    "retrieval_at_3": Meaning("retrieval P@3", "higher", "share of the nearest 3"),
+    "retrieval_at_5": Meaning("retrieval P@5", "higher", "share of the nearest 5"),
+    "retrieval_at_10": Meaning("retrieval P@10", "higher", "share of the nearest 10"),
+    "retrieval_at_1_of_32": Meaning("  P@1, 32 dims", "higher", "the strongest in training"),
+    "retrieval_at_1_of_64": Meaning("  P@1, 64 dims", "higher", "the strongest in training"),
+    "retrieval_at_1_of_128": Meaning("  P@1, 128 dims", "higher", "the strongest in training"),
+    "retrieval_at_1_of_256": Meaning("  P@1, 256 dims", "higher", "the strongest in training"),
+    "knn": Meaning("kNN on h", "higher", "accuracy, held-out images"),
+    "linear_probe_top1": Meaning("linear probe on h, @1", "higher", "accuracy, held-out images"),
+    "linear_probe_top5": Meaning("linear probe on h, @5", "higher", "class among the first five"),
+}
+"""The rows of the table, by the names of scores.json."""
+
+
+def print_scores(scores: dict[str, Any], console: Console) -> None:
+    """One table of what `evaluate` returned, with what each number rests on.
+
+    Args:
+        scores: the content of scores.json.
+        console: to print on.
+    """
+    settings = scores["settings"]
+    table = Table(
+        title=f"{scores['run']}: {scores['method']} on {settings['data']}, "
+        f"{settings['scored_images']:,} {settings['scored_split']} images, step {scores['step']}",
+        caption="interval: 95 % over images; dims: scored of "
+        f"{settings['dimensions']} of z or {settings['features']} of h; support: fewest active "
+        "images of a scored dimension, or images; untrained: the same branch before step 1",
+        title_justify="left",
+        caption_justify="left",
+    )
+    for header in ("score", "", "trained", "interval", "chance", "untrained", "dims", "support"):
+        table.add_column(header, justify="left" if header in ("score", "") else "right")
+    table.add_column("meaning")
+    reasons: dict[str, list[str]] = {}
+    for name, meaning in MEANINGS.items():
+        trained: Score | None = scores["trained"].get(name)
+        if trained is None:
+            continue
+        untrained: Score = scores["untrained"].get(name, trained | {"value": None})
+        if trained["reason"] is not None:
+            reasons.setdefault(trained["reason"], []).append(meaning.label.strip())
+        table.add_row(
+            meaning.label,
+            ARROWS[meaning.better],
+            number(trained["value"]),
+            "" if trained["low"] is None else f"{number(trained['low'])}–{number(trained['high'])}",
+            number(trained["chance"], missing=""),
+            number(untrained["value"]),
+            number(trained["dimensions"], missing=""),
+            number(trained["support"], missing=""),
+            meaning.words,
+        )
+    console.print(table)
+    for reason, names in reasons.items():
+        console.print(f"no {', '.join(names)}: {reason}", markup=False, highlight=False)
+    for note in (*_cost_lines(scores), *scores["notes"]):
+        console.print(note, markup=False, highlight=False)
+
+
+def number(value: float | None, missing: str = "–") -> str:
+    """Counts as they are, other numbers to three or four figures; a dash where there is none."""
+    if value is None:
+        return missing
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.3f}" if abs(value) < 10 else f"{value:,.1f}"
+
+
+def _cost_lines(scores: dict[str, Any]) -> list[str]:
+    sizes, flops = scores["cost"]["parameters"], scores["cost"]["flops"]
+    parts = ("encoder", "projector", "head")
+    lines = [
+        "parameters (MFLOPs an image): "
+        + ", ".join(f"{name} {sizes[name]:,} ({flops[name] / 1e6:,.1f})" for name in parts)
+    ]
+    timing = scores["timing"]
+    if timing["seconds"] is not None:
+        lines.append(
+            f"training: {timing['seconds']:,.0f} s, {timing['seconds_a_step'] * 1e3:,.0f} ms a step"
+        )
+    return lines

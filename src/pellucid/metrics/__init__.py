@@ -1,0 +1,35 @@
+"""Scores of a representation: functions of features [N, K] and labels [N]."""
+
+from pellucid.metrics import as_published
+from pellucid.metrics.activity import active_entries, unit_rows
+from pellucid.metrics.conflict import Conflict, Forces, gradient_conflict, nt_xent_forces
+from pellucid.metrics.consistency import Consistency, semantic_consistency
+from pellucid.metrics.entropy import SemanticEntropy, semantic_entropy
+from pellucid.metrics.monosemanticity import Monosemanticity, monosemanticity
+from pellucid.metrics.rank import Orthogonality, effective_rank, orthogonality
+from pellucid.metrics.retrieval import Retrieval, rank_dimensions, retrieval_precision
+from pellucid.metrics.sparsity import activation_rate, density
+
+__all__ = [
+    "Conflict",
+    "Consistency",
+    "Forces",
+    "Monosemanticity",
+    "Orthogonality",
+    "Retrieval",
+    "SemanticEntropy",
+    "activation_rate",
+    "active_entries",
+    "as_published",
+    "density",
+    "effective_rank",
+    "gradient_conflict",
+    "monosemanticity",
+    "nt_xent_forces",
+    "orthogonality",
+    "rank_dimensions",
+    "retrieval_precision",
+    "semantic_consistency",
+    "semantic_entropy",
+    "unit_rows",
+]

@@ -1,0 +1,122 @@
+"""Pretraining of a recipe into a run directory, from its data to its last checkpoint."""
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from pellucid import distributed
+from pellucid.build import build_learner, build_optimiser, build_views, source_settings
+from pellucid.data.image_set import ImageSet, open_images
+from pellucid.recipe import Recipe
+from pellucid.run import ENVIRONMENT, Run, RunError, start_run
+from pellucid.train import checkpoint
+from pellucid.train.device import hardware, join_processes, pick_device, resolve_precision
+from pellucid.train.loop import train
+
+Say = Callable[[str], None]
+
+
+def pretrain(
+    recipe: Recipe,
+    folder: Path,
+    *,
+    device: str = "auto",
+    download: bool = False,
+    strict: bool = False,
+    say: Say = print,
+) -> Run:
+    """Train a recipe in a run directory, or go on where an earlier start of it was cut off.
+
+    Args:
+        recipe: what to train, on what.
+        folder: the run directory; made if it is not there.
+        device: `auto`, `cpu`, `cuda` or `cuda:N`.
+        download: a known set may be fetched by torchvision.
+        strict: refuse at the first file that would otherwise be skipped.
+        say: takes a line for the user.
+
+    Raises:
+        RecipeError, RunError, DataError, TrainingError: each names what is wrong.
+    """
+    where = pick_device(device)
+    join_processes(where)
+    build_learner(recipe)  # a recipe that cannot be built is refused before data are read
+    plan = recipe.train
+    resolved = resolve_precision(plan.precision, where)
+    asked = recipe if (folder / "recipe.json").exists() else with_plan(recipe, precision=resolved)
+    run = start_run(folder, asked) if distributed.rank() == 0 else Run(folder, asked)
+    images = open_images(
+        split="train",
+        limit=recipe.data.limit,
+        strict=strict,
+        download=download,
+        **source_settings(recipe),
+    )
+    batch = fitting_batch(images, run.recipe, strict, say)
+    recipe = with_plan(run.recipe, batch=batch)
+    learner = build_learner(recipe).to(where).to(memory_format=torch.channels_last)
+    optimiser = build_optimiser(recipe, learner)
+    if distributed.rank() == 0:
+        _describe(run, images, hardware(where), say)
+    began = time.perf_counter()
+    train(learner, images, build_views(recipe), optimiser, recipe.weights, recipe.train, folder)
+    say(
+        f"trained in {time.perf_counter() - began:,.0f} s; evaluate with: pellucid evaluate {folder}"
+    )
+    return run
+
+
+def with_plan(recipe: Recipe, **changes: object) -> Recipe:
+    """The recipe with other numbers of the training loop."""
+    return dataclasses.replace(recipe, train=dataclasses.replace(recipe.train, **changes))  # type: ignore[arg-type]
+
+
+def fitting_batch(images: ImageSet, recipe: Recipe, strict: bool, say: Say) -> int:
+    """The recipe's batch, or the largest that a smaller set fills.
+
+    Raises:
+        RunError: the set is smaller than the batch and `strict`, or has too few images to contrast.
+    """
+    unit = recipe.train.accumulate * distributed.world_size()
+    if recipe.train.batch % unit:
+        raise RunError(
+            f"train.batch={recipe.train.batch} cannot be shared by {distributed.world_size()} "
+            f"processes x {recipe.train.accumulate} micro-steps; take a multiple of {unit}"
+        )
+    if len(images) >= recipe.train.batch:
+        return recipe.train.batch
+    batch = len(images) // unit * unit
+    if strict or batch < 2 * unit:
+        raise RunError(
+            f"{recipe.data.source} has {len(images)} training images, fewer than "
+            f"train.batch={recipe.train.batch}; set train.batch to at most {max(batch, 2 * unit)}"
+        )
+    say(f"only {len(images)} training images: train.batch {recipe.train.batch} becomes {batch}")
+    return batch
+
+
+def _describe(run: Run, images: ImageSet, machine: dict[str, str | int], say: Say) -> None:
+    height, width = images.image_size
+    say(
+        f"{run.recipe.method} on {run.recipe.data.source}: {len(images):,} images of "
+        f"{height}x{width}, {run.recipe.encoder.name}, {run.recipe.train.precision} on "
+        f"{machine['device']}, into {run.folder}"
+    )
+    for note in images.notes:
+        say(f"data: {note}")
+    skipped = "".join(f"{_plain(name)}\t{_plain(reason)}\n" for name, reason in images.skipped)
+    if skipped:
+        say(f"data: {len(images.skipped)} unreadable images skipped; see {run.folder}/skipped.tsv")
+        checkpoint.write_text(run.folder / "skipped.tsv", f"file\treason\n{skipped}")
+    facts = {"images": len(images), "notes": images.notes, "skipped": len(images.skipped)}
+    text = json.dumps({**machine, "data": facts}, indent=1, ensure_ascii=False)
+    checkpoint.write_text(run.folder / ENVIRONMENT, text)
+
+
+def _plain(text: str) -> str:
+    """A name as one TSV cell: no tab, line break or escape sequence of a hostile name survives."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -1,0 +1,151 @@
+"""Checkpoints: tensors in safetensors, the rest in JSON; whole or not at all."""
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+FOLDER = "checkpoint"
+TENSORS = "tensors.safetensors"
+STATE = "state.json"
+KEPT = 2
+"""The newest, and the one before for the case that the newest turns out damaged."""
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint that is missing, damaged or of another model; the message names the file."""
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all: under a temporary name, then renamed."""
+    temporary = path.with_name(f".{path.name}.writing")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def save(
+    run: Path, step: int, learner: nn.Module, optimiser: Optimizer, beside: dict[str, Tensor]
+) -> Path:
+    """Write `checkpoint/STEP/` and drop all but the newest two.
+
+    Args:
+        run: the run directory.
+        step: optimiser steps taken.
+        learner: whose parameters and buffers to keep.
+        optimiser: of `parameter_groups`, whose state to keep.
+        beside: other tensors to keep, by names that start with neither.
+    """
+    folder = run / FOLDER
+    final, temporary = folder / f"{step:08d}", folder / f".{step:08d}.writing"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    tensors = {name: t.contiguous() for name, t in beside.items()}
+    tensors |= {f"learner/{n}": t.contiguous() for n, t in learner.state_dict().items()}
+    for group in optimiser.param_groups:
+        for name, parameter in zip(group["names"], group["params"], strict=True):
+            for key, value in optimiser.state.get(parameter, {}).items():
+                if isinstance(value, Tensor):
+                    tensors[f"optimiser/{name}/{key}"] = value.contiguous()
+    save_file(tensors, temporary / TENSORS)
+    digest = _digest(temporary / TENSORS)
+    write_text(temporary / STATE, json.dumps({"step": step, "sha256": digest}))
+    if final.exists():
+        shutil.rmtree(final)
+    temporary.replace(final)
+    for old in written(run)[:-KEPT]:
+        shutil.rmtree(old)
+    return final
+
+
+def written(run: Path) -> list[Path]:
+    """Complete checkpoints of a run, oldest first."""
+    folder = run / FOLDER
+    return sorted(p for p in folder.glob("[0-9]*") if p.is_dir()) if folder.is_dir() else []
+
+
+def read(checkpoint: Path) -> tuple[int, dict[str, Tensor]]:
+    """The step and all tensors of one checkpoint.
+
+    Raises:
+        CheckpointError: a file is missing, or is not the one that was written.
+    """
+    try:
+        state: dict[str, Any] = json.loads((checkpoint / STATE).read_text("utf-8"))
+        if _digest(checkpoint / TENSORS) != state["sha256"]:
+            raise CheckpointError(f"{checkpoint / TENSORS} is damaged: its checksum has changed")
+        return int(state["step"]), load_file(checkpoint / TENSORS)
+    except (OSError, ValueError, KeyError) as error:
+        raise CheckpointError(f"{checkpoint} cannot be read: {error}") from error
+
+
+def newest(run: Path, warn: Any = print) -> tuple[int, dict[str, Tensor]] | None:
+    """The newest checkpoint that is whole, or None for a run that has none yet.
+
+    A damaged one is named through `warn` and the one before is taken.
+
+    Raises:
+        CheckpointError: there are checkpoints and none is whole.
+    """
+    found = written(run)
+    for checkpoint in reversed(found):
+        try:
+            return read(checkpoint)
+        except CheckpointError as error:
+            warn(f"{error}; trying the one before")
+    if found:
+        raise CheckpointError(f"no checkpoint below {run / FOLDER} is whole; start a new run")
+    return None
+
+
+def load_learner(learner: nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Put saved parameters and buffers into a learner of the same recipe.
+
+    Raises:
+        CheckpointError: names or shapes differ; nothing is loaded in part.
+    """
+    saved = {n.removeprefix("learner/"): t for n, t in tensors.items() if n[:8] == "learner/"}
+    own = learner.state_dict()
+    matched = [n for n in own if n in saved and saved[n].shape == own[n].shape]
+    if len(matched) != len(own) or len(saved) != len(own):
+        odd = sorted((own.keys() ^ saved.keys()) | (own.keys() - set(matched)))
+        raise CheckpointError(
+            f"{len(matched)} of {len(own)} tensors match the checkpoint's {len(saved)}; "
+            f"differing: {', '.join(odd[:5])}"
+        )
+    learner.load_state_dict(saved)
+
+
+def load_optimiser(optimiser: Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Put saved optimiser state in its place."""
+    for group in optimiser.param_groups:
+        for name, parameter in zip(group["names"], group["params"], strict=True):
+            prefix = f"optimiser/{name}/"
+            state = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+            if state:
+                # AdamW counts its steps on the CPU; moments lie where the parameter does.
+                optimiser.state[parameter] = {
+                    key: t
+                    if t.ndim == 0
+                    else t.to(parameter.device).contiguous(memory_format=_format(parameter))
+                    for key, t in state.items()
+                }
+
+
+def _format(parameter: Tensor) -> torch.memory_format:
+    channels_last = parameter.ndim == 4 and not parameter.is_contiguous()
+    return torch.channels_last if channels_last else torch.contiguous_format
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,176 @@
+"""The traces of a run: values in metrics.jsonl, the clock in timing.jsonl, a line for the eye."""
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from torch import Tensor
+
+from pellucid.train.checkpoint import write_text
+from pellucid.types import Terms
+
+METRICS, TIMING = "metrics.jsonl", "timing.jsonl"
+QUIET_SECONDS = 30.0
+"""Without a terminal, a line is printed this often."""
+
+
+class TrainingError(RuntimeError):
+    """Training cannot go on; the message says at which step and what is wrong."""
+
+
+class Log:
+    """Collects a run's values on the device and writes them every `every` steps.
+
+    Values hold nothing of the clock, so that an interrupted and resumed run writes the same
+    metrics.jsonl as an undisturbed one.
+
+    Args:
+        run: the run directory.
+        every: steps between lines.
+        start: the step that training starts from; later lines of an earlier start are dropped.
+        steps: of the whole training.
+        batch: images of a step.
+        writes: False on ranks that only check.
+    """
+
+    def __init__(
+        self, run: Path, every: int, start: int, steps: int, batch: int, writes: bool
+    ) -> None:
+        self.run, self.every, self.steps, self.batch, self.writes = run, every, steps, batch, writes
+        self.pending: list[tuple[int, Terms]] = []
+        self.step, self.flushed_at, self.flushed_step = start, time.perf_counter(), start
+        self.printed_at = time.perf_counter()
+        self.console = Console(stderr=True)
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed}/{task.total} steps"),
+            TextColumn("{task.fields[speed]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=self.console,
+            disable=not (writes and self.console.is_terminal),
+        )
+        self.task = self.bar.add_task("training", total=steps, completed=start, speed="")
+        if writes:
+            _keep_until(run / METRICS, start)
+            _keep_until(run / TIMING, start)
+
+    def __enter__(self) -> "Log":
+        self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def due(self, step: int) -> bool:
+        """Whether the step ends a window; only then are the costlier values worth computing."""
+        return (step + 1) % self.every == 0 or step + 1 == self.steps
+
+    def add(self, step: int, values: Terms, extra: Terms, rates: dict[str, float]) -> None:
+        """Take a step's values; at the end of a window check them, and write their means."""
+        self.pending.append((step, {name: value.detach() for name, value in values.items()}))
+        if self.due(step):
+            self.flush(extra, rates)
+        self.bar.update(self.task, completed=step + 1)
+
+    def flush(self, extra: Terms | None = None, rates: dict[str, float] | None = None) -> None:
+        """Check the values so far, the only wait for the device, and write a line if `rates`.
+
+        Raises:
+            TrainingError: a value is not finite.
+        """
+        if not self.pending:
+            return
+        names = list(self.pending[0][1])
+        device = self.pending[-1][1][names[0]].device
+        table = torch.stack(
+            [torch.stack([v[n].float() for n in names]).to(device) for _, v in self.pending]
+        ).cpu()
+        for (step, _), row in zip(self.pending, table, strict=True):
+            if not bool(torch.isfinite(row).all()):
+                seen = ", ".join(f"{n}={v:.6g}" for n, v in zip(names, row.tolist(), strict=True))
+                raise TrainingError(
+                    f"a value is not finite at step {step} of {self.steps}: {seen}. "
+                    "The last checkpoint is from before it; lower the learning rate, "
+                    "raise the temperature, or set train.precision=fp32"
+                )
+        if rates is None:
+            return
+        last = self.pending[-1][0]
+        means = dict(zip(names, table.double().mean(dim=0).tolist(), strict=True))
+        line = {"step": last + 1, **means, **{n: v.item() for n, v in (extra or {}).items()}}
+        self.pending = []
+        self._write(last + 1, line | rates)
+
+    def state(self) -> dict[str, Tensor]:
+        """The window that is still open, so that a resumed run closes it with the same means."""
+        return {
+            f"log/{step}/{name}": value
+            for step, values in self.pending
+            for name, value in values.items()
+        }
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Take up the window that was open when the checkpoint was written."""
+        window: dict[int, Terms] = {}
+        for key, value in tensors.items():
+            if key.startswith("log/"):
+                _, step, name = key.split("/")
+                window.setdefault(int(step), {})[name] = value
+        self.pending = sorted(window.items())
+
+    def _write(self, step: int, line: dict[str, float]) -> None:
+        now = time.perf_counter()
+        seconds, taken = now - self.flushed_at, step - self.flushed_step
+        speed = self.batch * taken / seconds
+        self.flushed_at, self.flushed_step = now, step
+        if not self.writes:
+            return
+        _append(self.run / METRICS, line)
+        _append(self.run / TIMING, {"step": step, "seconds": seconds, "images_per_second": speed})
+        self.bar.update(self.task, speed=f"{speed:,.0f} images/s")
+        if self.bar.disable and (now - self.printed_at > QUIET_SECONDS or step == self.steps):
+            self.printed_at = now
+            left = (self.steps - step) * seconds / taken
+            values = "  ".join(f"{n} {v:.4g}" for n, v in line.items() if n != "step")
+            self.console.print(
+                f"step {step}/{self.steps}  {speed:,.0f} images/s  {_clock(left)} left  {values}",
+                highlight=False,
+                soft_wrap=True,
+            )
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The lines of a JSON-lines file; a half-written last line is left out."""
+    lines = []
+    if path.exists():
+        for text in path.read_text("utf-8").splitlines():
+            try:
+                lines.append(json.loads(text))
+            except json.JSONDecodeError:
+                break
+    return lines
+
+
+def _append(path: Path, line: dict[str, float]) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def _keep_until(path: Path, step: int) -> None:
+    if path.exists():
+        kept = [line for line in read_lines(path) if line["step"] <= step]
+        write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(math.ceil(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

@@ -1,0 +1,157 @@
+"""The training loop."""
+
+import contextlib
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+
+from pellucid import distributed
+from pellucid.data.image_set import ImageSet
+from pellucid.learner import Learner, weigh
+from pellucid.randomness import seed_noise
+from pellucid.train import checkpoint
+from pellucid.train.batches import TwoViews, epoch_batches, own_rows
+from pellucid.train.log import Log
+from pellucid.train.observe import observe
+from pellucid.train.optimisers import set_rates
+from pellucid.train.plan import Plan
+from pellucid.train.schedules import warmup_cosine
+from pellucid.types import Step
+
+
+class InterruptedTrainingError(RuntimeError):
+    """Training was asked to stop, and has saved what it had."""
+
+
+def train(
+    learner: Learner,
+    images: ImageSet,
+    views: TwoViews,
+    optimiser: Optimizer,
+    weights: Mapping[str, float],
+    plan: Plan,
+    run: Path,
+) -> None:
+    """Train from the newest checkpoint of the run, or from the start, to the end of the plan.
+
+    Args:
+        learner: what to train, on its device.
+        images: the training images.
+        views: makes the two views of a batch.
+        optimiser: over the learner's parameters, of `parameter_groups`.
+        weights: of the learner's terms.
+        plan: how long, in what batches; its precision is resolved, not `auto`.
+        run: the run directory, which exists.
+
+    Raises:
+        TrainingError: a loss is not finite.
+        InterruptedTrainingError: SIGTERM or Ctrl-C came; the state was saved.
+    """
+    device = next(learner.parameters()).device
+    steps_each = len(images) // plan.batch
+    steps, warmup = plan.epochs * steps_each, round(plan.warmup_epochs * steps_each)
+    saved = checkpoint.newest(run)
+    start = 0
+    if saved:
+        start, tensors = saved
+        checkpoint.load_learner(learner, tensors)
+        checkpoint.load_optimiser(optimiser, tensors)
+    model = _wrap(learner)
+    learner.train()
+    main = distributed.rank() == 0
+    with (
+        Log(run, plan.log_every, start, steps, plan.batch, writes=main) as log,
+        _stop_signal() as stop,
+    ):
+        if saved:
+            log.restore(tensors)
+        saved_at = time.monotonic()
+        for epoch in range(start // steps_each, plan.epochs):
+            first = max(start, epoch * steps_each)
+            skip = first - epoch * steps_each
+            order = epoch_batches(
+                len(images), plan.batch, plan.accumulate, plan.seed, epoch, skip_steps=skip
+            )
+            batches = images.batches(list(order))
+            for step in range(first, (epoch + 1) * steps_each):
+                set_rates(optimiser, warmup_cosine(step, steps, warmup))
+                micro_steps: list[Step] = []
+                for micro in range(plan.accumulate):
+                    pixels = next(batches).to(device, non_blocking=True)
+                    rows = own_rows(plan.batch, plan.accumulate, micro)
+                    query, key = views(pixels, step, rows)
+                    seed_noise(plan.seed, step, micro)
+                    last = micro + 1 == plan.accumulate
+                    with _sync(model, last), autocast(device, plan.precision):
+                        out: Step = model(layout(query), layout(key))
+                        loss = weigh(out.terms, weights)
+                        torch.autograd.backward(loss / plan.accumulate)
+                    micro_steps.append(out)
+                optimiser.step()
+                optimiser.zero_grad()
+                learner.after_step(micro_steps, (step + 1) / steps)
+
+                extra = observe(out.query) if log.due(step) else {}
+                rates = {"lr": optimiser.param_groups[0]["lr"]}
+                log.add(step, {"loss": loss, **out.terms}, extra, rates)
+                late = time.monotonic() - saved_at > plan.checkpoint_minutes * 60
+                ends = step + 1 == (epoch + 1) * steps_each
+                if main and (ends or late or stop):
+                    log.flush()  # nothing that is not finite reaches the disk
+                    checkpoint.save(run, step + 1, learner, optimiser, log.state())
+                    saved_at = time.monotonic()
+                if stop:
+                    raise InterruptedTrainingError(
+                        f"stopped by {stop[0]} and saved at step {step + 1} of {steps}; "
+                        "the same command goes on from there"
+                    )
+
+
+def layout(views: torch.Tensor) -> torch.Tensor:
+    """Views in channels-last order, the fast one of convolutions on CPUs and tensor cores."""
+    return views.contiguous(memory_format=torch.channels_last)
+
+
+def _wrap(learner: Learner) -> torch.nn.Module:
+    if distributed.world_size() == 1:
+        return learner
+    # Two forwards a step through one branch: buffers must not be broadcast in place between them.
+    return DistributedDataParallel(learner, broadcast_buffers=False)
+
+
+def _sync(model: torch.nn.Module, last: bool) -> contextlib.AbstractContextManager[None]:
+    if isinstance(model, DistributedDataParallel) and not last:
+        return model.no_sync()
+    return contextlib.nullcontext()
+
+
+def autocast(device: torch.device, precision: str) -> torch.autocast:
+    """The context of a training forward in a resolved precision."""
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
+
+
+@contextlib.contextmanager
+def _stop_signal() -> Iterator[list[str]]:
+    """A list that is filled when SIGTERM or Ctrl-C comes, so that the step can end first."""
+    stop: list[str] = []
+
+    def remember(number: int, _: FrameType | None) -> None:
+        if stop:
+            raise KeyboardInterrupt  # asked twice: at once
+        stop.append(signal.Signals(number).name)
+
+    try:
+        before = {s: signal.signal(s, remember) for s in (signal.SIGTERM, signal.SIGINT)}
+    except ValueError:  # not the main thread, as in some notebooks: no handler can be set
+        before = {}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,272 @@
+import csv
+import io
+import json
+import re
+
+import pytest
+from PIL import Image
+from rich.console import Console
+
+from pellucid.evaluate.compare import compare
+from pellucid.evaluate.comparison import COLUMNS, Cell, Row, leader
+from pellucid.evaluate.score import score
+from pellucid.recipe import compose
+from pellucid.run import RunError, start_run
+
+
+def scores(consistency, probe, reach=0.02):
+    """Scores of one branch, the names being those of evaluation.py."""
+    between = {"low": consistency - reach, "high": consistency + reach}
+    probed = {"low": probe - reach, "high": probe + reach, "dimensions": 128, "support": 2000}
+    live = {"dimensions": 256, "support": 1}
+    scored = {"dimensions": 250, "support": 12}
+    return {
+        "semantic_consistency": score(consistency, chance=0.112, **between, **scored),
+        "semantic_consistency_published": score(consistency + 0.1, chance=0.2, **live),
+        "semantic_entropy_mass": score(1.9, chance=2.2, **scored),
+        "activation_rate": score(0.98, **live),
+        "density": score(0.31, **live),
+        "monosemanticity": score(0.4, chance=0.21, **scored),
+        "linear_probe_top1": score(probe, chance=0.1, **probed),
+        "knn": score(probe - 0.1, chance=0.1, **probed),
+        "retrieval_at_1": score(0.37, chance=0.1, dimensions=256, support=2000),
+    }
+
+
+def make_run(root, name, method="ncl", consistency=0.3, probe=0.7, *, data="scenes", **settings):
+    overrides = [f"train.seed={settings.pop('seed', 0)}", *settings.pop("overrides", ())]
+    run = start_run(root / name, compose(method, "scenes", "small", overrides))
+    tree = {
+        "settings": {"data": data, "scored_images": 2000, "dimensions": 256, "min_support": 10},
+        "trained": scores(consistency, probe),
+        "untrained": scores(0.15, 0.3),
+        "cost": {"parameters": {"total": 941_234}},
+        "timing": {"seconds": 71.3},
+    } | settings
+    (run.folder / "scores.json").write_text(json.dumps(tree))
+    return run.folder
+
+
+def printed(folders, out=None, width=400):
+    console = Console(file=io.StringIO(), width=width, force_terminal=False)
+    compare(folders, console, out)
+    return console.file.getvalue()
+
+
+def read_csv(out):
+    with (out / "compare.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def line_of(text, name):
+    return next(line for line in text.splitlines() if line.split()[:1] == [name])
+
+
+def test_one_row_a_run_with_interval_chance_and_cost_and_an_untrained_one(tmp_path):
+    text = printed(
+        [make_run(tmp_path, "a-run", "ncl", 0.3, 0.7), make_run(tmp_path, "b-run", "simclr")]
+    )
+    for shown in (
+        "0.300",
+        "0.400",
+        "1.90",
+        "0.980",
+        "0.310",
+        "0.700",
+        "0.600",
+        "0.370",
+        "0.94",
+        "71",
+    ):
+        assert shown in line_of(text, "a-run").split()
+    assert "[0.280, 0.320]" in text
+    assert "chance 0.112" in text
+    assert "chance 0.210" in text
+    assert "untrained (a-run)" in text
+    assert "a-run 250 (from 12)" in text
+    assert "probe @1 0.100" in text
+    assert "by object" not in text  # these runs are not of scenes
+
+
+def test_scenes_add_consistency_by_object_and_background(tmp_path):
+    sides = {"object": score(0.31, chance=0.12), "background": score(0.77, chance=0.25)}
+    planted = {"consistency": sides, "gate": None}
+    text = printed([make_run(tmp_path, "a-run", planted=planted)])
+    assert {"0.310", "0.770"} <= set(line_of(text, "a-run").split())
+    assert "by object 0.120, by background 0.250" in text
+
+
+def test_seeds_become_mean_and_standard_deviation(tmp_path):
+    values = [0.3, 0.34, 0.41]
+    folders = [
+        make_run(tmp_path, f"ncl-seed{i}", consistency=value, seed=i)
+        for i, value in enumerate(values)
+    ]
+    folders.append(make_run(tmp_path, "simclr", "simclr", 0.11))
+    out = tmp_path / "out"
+    text = printed(folders, out)
+    mean = sum(values) / 3
+    std = (sum((value - mean) ** 2 for value in values) / 2) ** 0.5
+    assert f"{mean:.3f} ± {std:.3f}" in text
+    first, second, _ = read_csv(out)
+    assert (first["run"], first["runs"]) == ("ncl (3 seeds)", "3")
+    assert float(first["consistency"]) == pytest.approx(mean)
+    assert float(first["consistency_std"]) == pytest.approx(std)
+    assert (second["run"], second["consistency_std"]) == ("simclr", "")
+
+
+def test_other_settings_or_equal_seeds_are_no_sample_of_seeds(tmp_path):
+    folders = [
+        make_run(tmp_path, "one", "bayesncl", overrides=["head.prior=0.3"]),
+        make_run(tmp_path, "two", "bayesncl", overrides=["head.prior=0.8"], seed=1),
+        make_run(tmp_path, "three", "bayesncl", overrides=["head.prior=0.8"], seed=1),
+    ]
+    text = printed(folders)
+    assert "seeds)" not in text
+    assert all(line_of(text, name) for name in ("one", "two", "three"))
+
+
+def test_a_run_given_twice_counts_once_and_equal_names_get_their_folders(tmp_path):
+    folder = make_run(tmp_path, "x/same")
+    out = tmp_path / "out"
+    printed([folder, tmp_path / "x" / ".." / "x" / "same"], out)
+    assert [row["run"] for row in read_csv(out)] == ["same", "untrained (same)"]
+    printed([folder, make_run(tmp_path, "y/same", "simclr")], out)
+    assert [row["run"] for row in read_csv(out)][:2] == ["x/same", "y/same"]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([(0.50, 0.02), (0.30, 0.02), (0.40, 0.02)], "run 0"),
+        ([(0.50, 0.06), (0.30, 0.02), (0.40, 0.05)], None),  # leads by less than 0.06 + 0.05
+        ([(0.50, None), (0.30, 0.02)], None),  # nobody knows how sure the first is
+        ([(0.50, 0.02), (0.30, None)], None),
+        ([(0.50, 0.02)], None),  # nothing to lead
+        ([(0.50, 0.02), (None, None), (0.30, 0.02)], "run 0"),
+    ],
+)
+def test_the_best_is_marked_only_when_it_leads_by_more_than_both_uncertainties(values, expected):
+    def cell(value, reach):
+        ends = (None, None) if None in (value, reach) else (value - reach, value + reach)
+        return Cell(value=value, low=ends[0], high=ends[1])
+
+    column = next(c for c in COLUMNS if c.key == "consistency")
+    rows = [
+        Row(f"run {i}", "ncl", 1, {"consistency": cell(*pair)}) for i, pair in enumerate(values)
+    ]
+    assert leader(rows, column) == expected
+    lowest = column._replace(better=-1)
+    mirrored = [
+        row._replace(cells={"consistency": c._replace(value=None if c.value is None else -c.value)})
+        for row in rows
+        for c in row.cells.values()
+    ]
+    assert leader(mirrored, lowest) == expected
+    assert leader(rows, column._replace(better=0)) is None
+
+
+def test_seeds_that_agree_by_luck_do_not_shrink_the_uncertainty(tmp_path):
+    folders = [make_run(tmp_path, f"ncl-{i}", consistency=0.3, seed=i) for i in range(2)]
+    folders.append(make_run(tmp_path, "simclr", "simclr", 0.28))
+    out = tmp_path / "out"
+    printed(folders, out)
+    assert "**" not in line_markdown(out, "ncl (2 seeds)").split("|")[2]
+    printed([*folders[:2], make_run(tmp_path, "far", "simclr", 0.2)], out)
+    assert "**0.300**" in line_markdown(out, "ncl (2 seeds)").split("|")[2]
+
+
+def line_markdown(out, name):
+    text = (out / "compare.md").read_text("utf-8")
+    return next(line for line in text.splitlines() if line.startswith(f"| {name} "))
+
+
+def test_runs_on_other_images_are_never_ranked(tmp_path):
+    folders = [
+        make_run(tmp_path, "a-run", consistency=0.6),
+        make_run(tmp_path, "b-run", "simclr", 0.1, data="cifar10"),
+    ]
+    text = printed(folders, tmp_path / "out")
+    assert "Not comparable" in text
+    assert "data (a-run: scenes, b-run: cifar10)" in text
+    assert "**" not in (tmp_path / "out" / "compare.md").read_text("utf-8")
+
+
+def test_what_an_old_file_lacks_shows_as_missing(tmp_path):
+    folder = make_run(tmp_path, "a-run", untrained=None, cost=None, timing={}, settings={})
+    tree = json.loads((folder / "scores.json").read_text())
+    for name in ("knn", "monosemanticity", "semantic_consistency"):
+        del tree["trained"][name]
+    (folder / "scores.json").write_text(json.dumps(tree))
+    out = tmp_path / "out"
+    text = printed([folder], out)
+    assert line_of(text, "a-run").split().count("–") == 5
+    assert read_csv(out)[0]["knn"] == ""
+    assert not (out / "compare.png").exists()
+    assert "no figure" in text
+
+
+def test_a_narrow_console_gets_a_column_a_run_and_no_number_is_cut(tmp_path):
+    folders = [make_run(tmp_path, "a-run"), make_run(tmp_path, "b-run", "simclr")]
+    text = printed(folders, width=80)
+    table = text.split("Dimensions scored")[0]
+    assert {"a-run", "b-run"} <= set(table.splitlines()[1].split())
+    assert max(len(line) for line in table.splitlines()) <= 80
+    assert line_of(table, "P@1").split() == ["P@1", "0.370", "0.370", "0.370"]
+    for width in (20, 80, 400):
+        assert "[0.280, 0.320]" in printed(folders, width=width)
+        assert "…" not in printed(folders, width=width)
+
+
+def test_files_hold_the_table_the_numbers_and_a_figure(tmp_path):
+    folders = [make_run(tmp_path, "a-run", consistency=0.41), make_run(tmp_path, "b-run", "simclr")]
+    out = tmp_path / "new" / "out"
+    printed(folders, out)
+    assert {path.name for path in out.iterdir()} == {"compare.md", "compare.csv", "compare.png"}
+    lines = (out / "compare.md").read_text("utf-8").splitlines()
+    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines[:5]}) == 1
+    assert "**0.410**, [0.390, 0.430], chance 0.112" in line_markdown(out, "a-run")
+    first = read_csv(out)[0]
+    assert float(first["consistency_low"]) == pytest.approx(0.39)
+    assert float(first["parameters_millions"]) == pytest.approx(0.941234)
+    assert (first["method"], first["consistency_dimensions"]) == ("ncl", "250")
+    with Image.open(out / "compare.png") as picture:
+        assert picture.size == (1200, 750)
+        colours = {colour for _, colour in picture.convert("RGB").getcolors(1 << 20)}
+    assert {(0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00), (0x00, 0x9E, 0x73)} <= colours
+
+
+@pytest.mark.parametrize(
+    "name", ["=1+2", "+1", "-1", "@SUM(A1)", "[bold]x", "a|b", "$x^$", "_x", "画像", "a,b\n=c"]
+)
+def test_hostile_names_are_data_everywhere(tmp_path, name):
+    out = tmp_path / "out"
+    text = printed([make_run(tmp_path, name)], out)
+    shown = name.replace("\n", "\\n")
+    assert shown in text
+    cell = read_csv(out)[0]["run"]
+    assert cell == (f"'{shown}" if name[0] in "=+-@" else shown)
+    row = (out / "compare.md").read_text("utf-8").splitlines()[2]
+    assert len(re.findall(r"(?<!\\)\|", row)) == len(COLUMNS) - 2 + 2
+    assert (out / "compare.png").stat().st_size > 0
+
+
+def test_errors_name_the_run_and_what_to_do(tmp_path):
+    unscored = start_run(tmp_path / "fresh", compose("ncl", "scenes", "small")).folder
+    with pytest.raises(
+        RunError, match=r"fresh has no scores.json yet: run `pellucid evaluate .*fresh`"
+    ):
+        printed([make_run(tmp_path, "a-run"), unscored])
+    (unscored / "scores.json").write_text("{")
+    with pytest.raises(RunError, match=r"fresh.scores.json cannot be read .*evaluate .* again"):
+        printed([unscored])
+    (unscored / "scores.json").write_text("[]")
+    with pytest.raises(RunError, match="holds no scores of a trained branch"):
+        printed([unscored])
+    with pytest.raises(RunError, match="is no run directory"):
+        printed([tmp_path])
+    with pytest.raises(RunError, match="nothing to compare"):
+        printed([])
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match="file is a file; --out takes a folder"):
+        printed([make_run(tmp_path, "c-run")], tmp_path / "file")
