@@ -33,7 +33,7 @@ class _Gather(torch.autograd.Function):
         return torch.cat(parts)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
         gradient = gradient.contiguous()
         dist.all_reduce(gradient)
         return gradient[rank() * ctx.count : (rank() + 1) * ctx.count]

@@ -65,7 +65,8 @@ def pretrain(
     began = time.perf_counter()
     train(learner, images, build_views(recipe), optimiser, recipe.weights, recipe.train, folder)
     say(
-        f"trained in {time.perf_counter() - began:,.0f} s; evaluate with: pellucid evaluate {folder}"
+        f"trained in {time.perf_counter() - began:,.0f} s; "
+        f"evaluate with: pellucid evaluate {folder}"
     )
     return run
 

@@ -1,3 +1,4 @@
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -5,7 +6,7 @@ import pytest
 import torch
 from PIL import Image
 
-from pellucid.data import DataError, ImageSet, open_images, open_source
+from pellucid.data import DataError, ImageSet, image_set, open_images, open_source
 from pellucid.data.stream import Streamed
 
 
@@ -90,15 +91,15 @@ def test_a_streamed_set_shows_the_same_pixels(size: int | None, tmp_path: Path) 
     assert streamed.hashes() == held.hashes()
 
 
-@pytest.mark.parametrize("method", ["spawn", "fork"])
-def test_worker_processes_may_be_started_in_any_way(method: str, tmp_path: Path) -> None:
+def test_the_decoder_can_be_sent_to_a_process_started_anew(tmp_path: Path) -> None:
+    # What the start methods spawn and forkserver do, without the seconds that they take.
     put(tmp_path / "set", 6)
-    source = open_source(str(tmp_path / "set"), "train", holdout=0.0)
-    streamed = Streamed(source, (6, 8), None, None, workers=1, start_method=method)
-    here = Streamed(source, (6, 8), None, None, workers=0)
-    order = torch.arange(6).split(2)
-    for one, other in zip(streamed.batches(order), here.batches(order), strict=True):
-        assert torch.equal(one, other)
+    source = open_source(str(tmp_path / "set"), "train")
+    decoder = Streamed(source, (6, 8), None, None, workers=2)._decoder
+    sent = pickle.loads(pickle.dumps(decoder))
+    indices = torch.tensor([4, 0])
+    assert torch.equal(sent[indices][0], decoder[indices][0])
+    assert sent[indices][0].any()
 
 
 def test_a_held_set_leaves_unreadable_images_out(tmp_path: Path) -> None:
@@ -187,3 +188,24 @@ def test_a_set_of_pixels_in_memory() -> None:
     hashes = images.hashes()
     assert hashes[0] == hashes[4]
     assert len(set(hashes)) == 4
+
+
+@pytest.mark.parametrize(("rank", "expected"), [(0, ["opened", "met"]), (1, ["met", "opened"])])
+def test_the_first_process_decodes_before_the_others_open(
+    rank: int, expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path / "set", 2)
+    happened = []
+    monkeypatch.setattr(image_set, "world_size", lambda: 2)
+    monkeypatch.setattr(image_set, "rank", lambda: rank)
+    monkeypatch.setattr(image_set.dist, "barrier", lambda: happened.append("met"))
+    found = image_set.hold
+    monkeypatch.setattr(
+        image_set, "hold", lambda *a, **k: happened.append("opened") or found(*a, **k)
+    )
+    opened(tmp_path / "set")
+    assert happened == expected
+    happened.clear()
+    with pytest.raises(DataError):
+        opened(tmp_path / "nowhere")
+    assert happened == ["met"]  # a failure keeps nobody waiting

@@ -98,6 +98,14 @@ def test_one_file_without_a_split_is_held_out_from(tmp_path: Path) -> None:
     assert len(source_of(tmp_path / "photos.parquet", holdout=0.5)) == 5
 
 
+def test_a_row_without_an_image_is_an_empty_one(tmp_path: Path) -> None:
+    kind = images([1]).type
+    rows = [None, {"bytes": None, "path": "a.png"}, {"bytes": png(2), "path": None}]
+    write(tmp_path / "train.parquet", image=pa.array(rows, kind), rows=3)
+    source = source_of(tmp_path, holdout=0.0)
+    assert [source.read(i) for i in range(3)] == [b"", b"", png(2)]
+
+
 def test_columns_are_found_by_type_and_then_by_name(tmp_path: Path) -> None:
     photos, binary = images([1, 2]), pa.array([png(3), png(4)])
     write(tmp_path / "a" / "train.parquet", anything=photos, fine_label=[1, 0], coarse_label=[0, 0])

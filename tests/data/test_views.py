@@ -1,11 +1,8 @@
-import math
-
 import pytest
 import torch
 import torchvision.transforms.v2.functional as reference
 from scipy.stats import ks_2samp
 from sklearn.datasets import load_sample_images
-from torchvision import transforms as tv
 from torchvision.transforms import v2
 
 from pellucid.data.views import (
@@ -46,6 +43,19 @@ def every(count: int) -> torch.Tensor:
     return torch.ones(count, dtype=torch.bool)
 
 
+def cropped_by_torchvision(x: torch.Tensor, draws: ViewDraws, i: int, size: int) -> torch.Tensor:
+    box = [int(getattr(draws, side)[i]) for side in ("top", "left", "height", "width")]
+    x = reference.resized_crop(x, *box, [size, size], antialias=True)
+    return reference.horizontal_flip(x) if draws.flip[i] else x
+
+
+def jittered_by_torchvision(x: torch.Tensor, draws: ViewDraws, i: int) -> torch.Tensor:
+    names = ["brightness", "contrast", "saturation", "hue"]
+    for place in draws.order[i].tolist() if draws.jitter[i] else []:
+        x = getattr(reference, f"adjust_{names[place]}")(x, float(draws.factors[i, place]))
+    return x
+
+
 # --- each operation against torchvision ------------------------------------------------------
 
 
@@ -56,24 +66,9 @@ def test_crop_resize_and_flip_equal_torchvision(height: int, width: int, size: i
     draws = draw_views(24, height, width, settings, seeded(1))
     views = make_views(images, draws, settings)
     for i, image in enumerate(images.float() / 255):
-        box = [int(getattr(draws, side)[i]) for side in ("top", "left", "height", "width")]
-        expected = reference.resized_crop(image, *box, [size, size], antialias=True)
-        if draws.flip[i]:
-            expected = reference.horizontal_flip(expected)
+        expected = cropped_by_torchvision(image, draws, i, size)
         torch.testing.assert_close(views[i], expected, atol=1e-5, rtol=0)
     assert 0 < draws.flip.sum() < 24
-
-
-def jittered_by_torchvision(image: torch.Tensor, order: list[int], factors: list[float]):
-    operations = [
-        reference.adjust_brightness,
-        reference.adjust_contrast,
-        reference.adjust_saturation,
-        reference.adjust_hue,
-    ]
-    for operation in order:
-        image = operations[operation](image, factors[operation])
-    return image
 
 
 def test_jitter_equals_torchvision_in_each_images_order() -> None:
@@ -83,11 +78,7 @@ def test_jitter_equals_torchvision_in_each_images_order() -> None:
     assert len({tuple(order) for order in draws.order.tolist()}) == 24  # all that there are
     views = make_views(images, draws, settings)
     for i, image in enumerate(images.float() / 255):
-        expected = image
-        if draws.jitter[i]:
-            expected = jittered_by_torchvision(
-                image, draws.order[i].tolist(), draws.factors[i].tolist()
-            )
+        expected = jittered_by_torchvision(image, draws, i)
         torch.testing.assert_close(views[i], expected, atol=1e-4, rtol=0)
 
 
@@ -159,118 +150,14 @@ def test_operations_follow_one_another_as_in_torchvision() -> None:
     draws = draw_views(60, 40, 40, settings, seeded(3))
     views = make_views(images, draws, settings)
     for i, image in enumerate(images.float() / 255):
-        box = [int(getattr(draws, side)[i]) for side in ("top", "left", "height", "width")]
-        x = reference.resized_crop(image, *box, [32, 32], antialias=True)
-        x = reference.horizontal_flip(x) if draws.flip[i] else x
-        if draws.jitter[i]:
-            x = jittered_by_torchvision(x, draws.order[i].tolist(), draws.factors[i].tolist())
+        x = cropped_by_torchvision(image, draws, i, 32)
+        x = jittered_by_torchvision(x, draws, i)
         x = reference.rgb_to_grayscale(x, num_output_channels=3) if draws.grey[i] else x
         s = float(draws.sigma[i])
         x = reference.gaussian_blur(x, [13, 13], [s, s]) if draws.blur[i] else x
         x = reference.solarize(x, 0.5) if draws.solarise[i] else x
         wrong = (views[i] - x).abs() > 1e-3  # a value at the threshold of solarise may jump
         assert wrong.float().mean() < 0.002
-
-
-# --- the draws against torchvision's ---------------------------------------------------------
-
-DRAWN = 4000
-
-
-def agree(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
-    """Two-sample Kolmogorov-Smirnov on fixed seeds; 0.04 at this size is a p of about 0.003."""
-    return float(ks_2samp(ours.double().numpy(), theirs.double().numpy()).statistic) < 0.04
-
-
-@pytest.mark.parametrize(
-    ("height", "width", "ratio"),
-    [(32, 32, (3 / 4, 4 / 3)), (40, 25, (3 / 4, 4 / 3)), (20, 64, (3 / 4, 4 / 3))],
-)
-def test_boxes_are_distributed_as_torchvisions(
-    height: int, width: int, ratio: tuple[float, float]
-) -> None:
-    settings = ViewSettings(crop=(0.08, 1.0), ratio=ratio)
-    ours = draw_views(DRAWN, height, width, settings, seeded(4))
-    image = torch.zeros(3, height, width)
-    torch.manual_seed(4)
-    theirs = torch.tensor(
-        [tv.RandomResizedCrop.get_params(image, [0.08, 1.0], list(ratio)) for _ in range(DRAWN)]
-    )
-    assert agree(ours.height * ours.width, theirs[:, 2] * theirs[:, 3])
-    assert agree(ours.width / ours.height, theirs[:, 3] / theirs[:, 2])
-    assert agree(ours.top, theirs[:, 0])
-    assert agree(ours.left, theirs[:, 1])
-    assert agree((ours.top + ours.height), theirs[:, 0] + theirs[:, 2])
-
-
-def test_the_comparison_of_boxes_notices_a_fault() -> None:
-    def area(**changes: tuple[float, float]) -> torch.Tensor:
-        draws = draw_views(DRAWN, 32, 32, ViewSettings(**changes), seeded(4))
-        return draws.height * draws.width
-
-    def shape(**changes: tuple[float, float]) -> torch.Tensor:
-        draws = draw_views(DRAWN, 32, 32, ViewSettings(**changes), seeded(5))
-        return draws.width / draws.height
-
-    assert not agree(area(), area(crop=(0.15, 1.0)))
-    assert not agree(shape(), shape(ratio=(0.8, 4 / 3)))
-
-
-def test_the_fallback_of_a_crop_is_torchvisions() -> None:
-    # Nearly the whole area of a long image in an almost square shape never fits.
-    for height, width in ((20, 64), (64, 20), (20, 24)):
-        settings = ViewSettings(crop=(0.99, 1.0), ratio=(3 / 4, 4 / 3))
-        if (height, width) == (20, 24):
-            settings = ViewSettings(crop=(1.0, 1.0), ratio=(0.5, 0.51))
-        ours = draw_views(50, height, width, settings, seeded(6))
-        theirs = tv.RandomResizedCrop.get_params(
-            torch.zeros(3, height, width), list(settings.crop), list(settings.ratio)
-        )
-        box = torch.stack([ours.top, ours.left, ours.height, ours.width], dim=1)
-        assert box.unique(dim=0).tolist() == [list(theirs)]
-
-
-def test_jitter_coins_and_sigma_are_distributed_as_torchvisions() -> None:
-    settings = ViewSettings(brightness=0.8, contrast=1.5, saturation=0.4, hue=0.2, solarise=0.1)
-    ours = draw_views(DRAWN, 32, 32, settings, seeded(7))
-    jitter = v2.ColorJitter(0.8, 1.5, 0.4, 0.2)
-    blur = tv.GaussianBlur(13, settings.blur_sigma)
-    torch.manual_seed(7)
-    drawn = [
-        tv.ColorJitter.get_params(jitter.brightness, jitter.contrast, jitter.saturation, jitter.hue)
-        for _ in range(DRAWN)
-    ]
-    for place in range(4):
-        assert agree(ours.factors[:, place], torch.tensor([d[place + 1] for d in drawn]))
-    # Each of the 24 orders has the same chance; 66.2 is the 99.999th percentile of chi-squared.
-    for orders in (ours.order, torch.stack([d[0] for d in drawn])):
-        code = (orders * torch.tensor([64, 16, 4, 1])).sum(dim=1)
-        counts = code.unique(return_counts=True)[1].double()
-        assert len(counts) == 24
-        assert ((counts - DRAWN / 24) ** 2 / (DRAWN / 24)).sum() < 66.2
-    sigma = torch.tensor([blur.get_params(*settings.blur_sigma) for _ in range(DRAWN)])
-    assert agree(ours.sigma, sigma)
-    for name in ("flip", "jitter", "grey", "blur", "solarise"):
-        chance = getattr(settings, name)
-        spread = math.sqrt(chance * (1 - chance) / DRAWN)
-        assert abs(getattr(ours, name).double().mean() - chance) < 4 * spread, name
-
-
-def test_draws_of_an_image_do_not_depend_on_one_another() -> None:
-    draws = draw_views(DRAWN, 64, 64, ViewSettings(), seeded(8))
-    columns = [
-        (draws.height * draws.width).double(),
-        (draws.width / draws.height).double().log(),
-        (draws.top + 0.5) / (64 - draws.height + 1).double(),  # within the room that is left
-        *(getattr(draws, name).double() for name in ("flip", "jitter", "grey", "blur", "sigma")),
-        *draws.factors.double().T,
-        *draws.order.double().T[:3],
-    ]
-    correlation = torch.corrcoef(torch.stack(columns))
-    ordered = correlation[-3:, -3:]  # places of one order exclude one another
-    assert torch.allclose(ordered, torch.full((3, 3), -1 / 3).fill_diagonal_(1).double(), atol=0.06)
-    correlation[-3:, -3:] = 0
-    assert (correlation - torch.eye(len(columns)))[:-3].abs().max() < 0.07
 
 
 def test_pixels_are_distributed_as_after_torchvisions_transforms() -> None:
@@ -306,19 +193,13 @@ def test_pixels_are_distributed_as_after_torchvisions_transforms() -> None:
 # --- invariants ------------------------------------------------------------------------------
 
 
-def test_draws_are_a_function_of_the_generator_and_the_place_in_the_batch() -> None:
+def test_views_of_a_share_of_the_batch_are_those_of_the_whole() -> None:
     settings = ViewSettings(solarise=0.5)
-    whole = draw_views(16, 40, 30, settings, seeded(10, "views", 3))
-    shorter = draw_views(8, 40, 30, settings, seeded(10, "views", 3))
-    for mine, first, other in zip(
-        whole, shorter, draw_views(16, 40, 30, settings, seeded(10, "views", 4)), strict=True
-    ):
-        assert torch.equal(mine[:8], first)
-        assert not torch.equal(mine, other)
     images = torch.randint(0, 256, (16, 3, 40, 30), dtype=torch.uint8)
-    together = make_views(images, whole, settings)
+    draws = draw_views(16, 40, 30, settings, seeded(10))
+    together = make_views(images, draws, settings)
     for rows in (slice(0, 8), slice(8, 16)):
-        apart = make_views(images[rows], take_rows(whole, rows), settings)
+        apart = make_views(images[rows], take_rows(draws, rows), settings)
         torch.testing.assert_close(apart, together[rows], atol=1e-6, rtol=0)
 
 
@@ -336,16 +217,12 @@ def test_views_are_contiguous_floats_in_0_to_1_and_leave_the_images_alone() -> N
     before = images.clone()
     strided = images.permute(0, 1, 3, 2)
     views = make_views(strided, draw_views(40, 32, 32, settings, seeded(13)), settings)
-    assert views.dtype == torch.float32
-    assert views.shape == (40, 3, 32, 32)
+    assert (views.dtype, views.shape) == (torch.float32, (40, 3, 32, 32))
     assert views.is_contiguous()
-    assert views.min() >= 0
-    assert views.max() <= 1
+    assert 0 <= views.min() <= views.max() <= 1
     assert torch.equal(images, before)
-    copied = make_views(
-        strided.contiguous(), draw_views(40, 32, 32, settings, seeded(13)), settings
-    )
-    assert torch.equal(views, copied)
+    draws = draw_views(40, 32, 32, settings, seeded(13))
+    assert torch.equal(views, make_views(strided.contiguous(), draws, settings))
 
 
 def test_autocast_does_not_make_views_coarse() -> None:
@@ -391,33 +268,6 @@ def test_no_images_make_no_views() -> None:
     assert views.shape == (0, 3, 32, 32)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("flip", 1.2),
-        ("jitter", -0.1),
-        ("grey", math.nan),
-        ("blur", 2.0),
-        ("solarise", -1.0),
-        ("hue", 0.6),
-        ("brightness", -0.1),
-        ("contrast", math.inf),
-        ("saturation", math.nan),
-        ("size", 0),
-        ("crop", (0.0, 1.0)),
-        ("crop", (0.5, 1.1)),
-        ("crop", (0.9, 0.2)),
-        ("ratio", (0.0, 1.0)),
-        ("ratio", (2.0, 1.0)),
-        ("blur_sigma", (0.0, 1.0)),
-        ("blur_sigma", (0.1, math.inf)),
-    ],
-)
-def test_impossible_settings_are_refused_by_name(name: str, value: object) -> None:
-    with pytest.raises(ValueError, match=name):
-        ViewSettings(**{name: value})
-
-
 def test_draws_for_other_images_are_refused() -> None:
     settings = ViewSettings(**NOTHING)
     images = torch.zeros(4, 3, 32, 32, dtype=torch.uint8)
@@ -425,8 +275,6 @@ def test_draws_for_other_images_are_refused() -> None:
         make_views(images, draw_views(3, 32, 32, settings, seeded(19)), settings)
     with pytest.raises(ValueError, match="32 x 32"):
         make_views(images, draw_views(4, 40, 40, settings, seeded(19)), settings)
-    with pytest.raises(ValueError, match="count = 0"):
-        draw_views(0, 32, 32, settings, seeded(19))
 
 
 # --- plain views -----------------------------------------------------------------------------

@@ -87,7 +87,7 @@ def test_settings_that_cannot_be(change: dict[str, float], message: str) -> None
 
 def test_labels_that_cannot_be() -> None:
     x, y = torch.eye(2), torch.tensor([0, 1])
-    with pytest.raises(ValueError, match="train_labels.*leave images without a label out"):
+    with pytest.raises(ValueError, match=r"train_labels.*leave images without a label out"):
         knn_accuracy(x, torch.tensor([0, -1]), x, y)
     with pytest.raises(ValueError, match="test_labels"):
         knn_accuracy(x, y, torch.zeros(0, 2), y[:0])

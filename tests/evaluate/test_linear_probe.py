@@ -26,7 +26,7 @@ def standardised(sets: Sets) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.5])
-@pytest.mark.parametrize("strength", [1e-3, 0.1, 1.0])
+@pytest.mark.parametrize("strength", [1e-3, 0.1])
 def test_the_optimum_is_that_of_scikit_learn(noise: float, strength: float) -> None:
     sets = digits(noise)
     train, test = standardised(sets)
@@ -35,7 +35,9 @@ def test_the_optimum_is_that_of_scikit_learn(noise: float, strength: float) -> N
     peer.fit(train.double().numpy(), sets[1].numpy())
     assert ours.converged
     # Biases are free up to a common shift, as are their weights without a penalty.
-    np.testing.assert_allclose(ours.weight.numpy(), peer.coef_, atol=0.05 * np.abs(peer.coef_).max())
+    np.testing.assert_allclose(
+        ours.weight.numpy(), peer.coef_, atol=0.02 * np.abs(peer.coef_).max()
+    )
     accuracy = ((test @ ours.weight.T + ours.bias).argmax(dim=1) == sets[3]).float().mean().item()
     assert accuracy == pytest.approx(peer.score(test.numpy(), sets[3].numpy()), abs=0.003)
 
@@ -47,8 +49,8 @@ def test_the_gradient_is_zero_where_it_stops() -> None:
     wrong = torch.softmax(train @ fitted.weight.T + fitted.bias, dim=1)
     wrong[torch.arange(1000), labels] -= 1
     gradient = wrong.T @ train / 1000 + fitted.weight / (0.01 * 1000)
-    assert gradient.abs().max() < 1e-4
-    assert (wrong.sum(dim=0) / 1000).abs().max() < 1e-4
+    assert gradient.abs().max() < 1.1e-5
+    assert (wrong.sum(dim=0) / 1000).abs().max() < 1.1e-5
 
 
 def test_a_probe_of_digits_and_of_hard_digits() -> None:
@@ -73,7 +75,9 @@ def test_top_five_counts_the_class_among_five() -> None:
     fitted = fit_logistic(rows, labels, 10, 0.01)
     hits = [
         int(label) in sorted(range(10), key=lambda c: -scores[c])[:5]
-        for scores, label in zip((asked @ fitted.weight.T + fitted.bias).tolist(), truth, strict=True)
+        for scores, label in zip(
+            (asked @ fitted.weight.T + fitted.bias).tolist(), truth, strict=True
+        )
     ]
     assert probe.top5 == pytest.approx(sum(hits) / len(hits))
     assert probe.held_out == {}

@@ -140,7 +140,6 @@ def open_images(
         image_column: The column of images in parquet files.
         label_column: The column of classes in parquet files.
         holdout: The share of the images that becomes the test split where there is none.
-
         seed: Of a generated set.
 
     Raises:

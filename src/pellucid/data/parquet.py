@@ -56,8 +56,8 @@ class RowBytes:
     def _load(self, file: int, group: int) -> Any:
         with pq.ParquetFile(self.files[file], memory_map=True) as opened:
             table = opened.read_row_group(group, columns=[self.column], use_threads=False)
-        rows = table.column(0).combine_chunks()
-        return rows.field(0) if pa.types.is_struct(rows.type) else rows
+        # In chunks: a row group may hold more bytes than one Arrow array can.
+        return table.flatten().column(0)
 
     def _size(self) -> int:
         return sum(rows.nbytes for rows in self._kept.values())

@@ -57,7 +57,6 @@ class Streamed:
         workers: Processes that decode; 0 decodes in this one.
         bad_share: The share of unreadable images that is borne.
         strict: Bear none.
-        start_method: Of the worker processes; None is the platform's.
     """
 
     def __init__(
@@ -70,7 +69,6 @@ class Streamed:
         workers: int,
         bad_share: float = 0.01,
         strict: bool = False,
-        start_method: str | None = None,
     ) -> None:
         self.image_size = shape
         self._source = source
@@ -78,7 +76,6 @@ class Streamed:
         self._bad_share = 0.0 if strict else bad_share
         self._decoder = _Decoder(source, shape, size, allowed_bad(self._bad_share, len(source)))
         self._workers = workers
-        self._start_method = start_method if workers else None
         self._seen = torch.zeros(len(source), dtype=torch.bool)
         self._bad: dict[int, str] = {}
 
@@ -98,7 +95,6 @@ class Streamed:
             batch_size=None,
             sampler=order,
             num_workers=self._workers,
-            multiprocessing_context=self._start_method,
             collate_fn=_as_it_is,  # type: ignore[arg-type]  # it is given a batch, not items
             generator=seeded(0, "stream"),  # else the loader draws from the global stream
         )

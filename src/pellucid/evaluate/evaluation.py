@@ -7,10 +7,13 @@ from typing import Any, NamedTuple
 import torch
 
 from pellucid.branch import Branch
+from pellucid.data.image_set import ImageSet
 from pellucid.evaluate.cost import branch_cost, training_time
 from pellucid.evaluate.extract import BATCH, Features, autocast, extract, image_batches
+from pellucid.evaluate.gradient_conflict import gradient_conflict
 from pellucid.evaluate.interpretability import AT, RESAMPLES, SHUFFLES, TOP, interpretability
 from pellucid.evaluate.linear_probe import HELD_OUT, STRENGTHS
+from pellucid.evaluate.planted import planted_scores
 from pellucid.evaluate.score import Scores, unscored
 from pellucid.evaluate.splits import NO_HELD_OUT, Splits, labelled, open_splits
 from pellucid.evaluate.store import write_features
@@ -64,6 +67,8 @@ def evaluate(
       `orthogonality`, `monosemanticity`, `retrieval_at_5`, `retrieval_at_5_of_64`, and the
       authors' forms under names that end in `_published`. Of h: `knn`, `linear_probe_top1`,
       `linear_probe_top5`. Rates and accuracies are shares, 0..1;
+    - `planted` (see `planted.planted_scores`; None unless every background is known) and
+      `gradient_conflict` (see `gradient_conflict.gradient_conflict`), of the trained branch;
     - `cost` (see `cost.branch_cost`) and `timing` (see `cost.training_time`);
     - `notes`: what a reader should know, in words.
 
@@ -111,6 +116,8 @@ def evaluate(
         },
         "trained": trained.scores,
         "untrained": untrained.scores,
+        "planted": _planted(run.recipe, trained.features, splits.scored),
+        "gradient_conflict": gradient_conflict(run, branch, splits.train, device=where),
         "cost": branch_cost(branch, run.recipe.views.size),
         "timing": training_time(run.folder),
         "notes": splits.notes + _unfinished(run.recipe, step, len(splits.train)),
@@ -179,6 +186,25 @@ def _recalibrate(run: Run, branch: Branch, splits: Splits, place: _Place) -> int
     images = image_batches(splits.train, splits.chosen[:count], run.preprocess, place.device)
     with autocast(place.device, place.precision):
         return recalibrate_batch_norm(branch.to(place.device), images)
+
+
+def _planted(recipe: Recipe, features: Features, images: ImageSet) -> dict[str, Any] | None:
+    """Scores against planted truth, where the set comes with it."""
+    truth = images.extra.get("background")
+    if truth is None or features.labels is None:
+        return None
+    gate = recipe.head.settings
+    return planted_scores(
+        features,
+        features.labels,
+        truth.labels,
+        truth.classes,
+        gate.get("prior"),
+        recipe.weights.get("gate_kl"),
+        threshold=gate.get("threshold", 0.5),
+        min_support=recipe.evaluation.min_support,
+        seed=recipe.evaluation.seed,
+    )
 
 
 def _settings(recipe: Recipe, splits: Splits, place: _Place) -> dict[str, Any]:

@@ -15,7 +15,7 @@ STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 """The values of C to choose from; a larger one regularises less."""
 HELD_OUT = 0.2
 """The share of the training images that C is chosen on."""
-TOLERANCE = 1e-4
+TOLERANCE = 1e-5
 """Converged is a largest gradient entry below this, of the loss averaged over images."""
 ITERATIONS = 1000
 

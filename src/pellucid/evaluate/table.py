@@ -2,11 +2,15 @@
 
 from typing import Any, Literal, NamedTuple
 
+from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from pellucid.evaluate.score import Score
 
+ROOM_FOR_WORDS = 120
+"""Columns of a console from which on the meanings fit beside the numbers."""
 Better = Literal["higher", "lower", "neither"]
 ARROWS: dict[Better, str] = {"higher": "↑", "lower": "↓", "neither": ""}
 
@@ -61,18 +65,27 @@ def print_scores(scores: dict[str, Any], console: Console) -> None:
         console: to print on.
     """
     settings = scores["settings"]
+    title = (
+        f"{scores['run']}: {scores['method']} on {settings['data']}, "
+        f"{settings['scored_images']:,} {settings['scored_split']} images, step {scores['step']}"
+    )
     table = Table(
-        title=f"{scores['run']}: {scores['method']} on {settings['data']}, "
-        f"{settings['scored_images']:,} {settings['scored_split']} images, step {scores['step']}",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+        title=escape(title),  # a run may be called "[red]"
         caption="interval: 95 % over images; dims: scored of "
         f"{settings['dimensions']} of z or {settings['features']} of h; support: fewest active "
         "images of a scored dimension, or images; untrained: the same branch before step 1",
         title_justify="left",
         caption_justify="left",
     )
-    for header in ("score", "", "trained", "interval", "chance", "untrained", "dims", "support"):
-        table.add_column(header, justify="left" if header in ("score", "") else "right")
-    table.add_column("meaning")
+    for header in ("score", "trained", "interval", "chance", "untrained", "dims", "support"):
+        justify: Literal["left", "right"] = "left" if header == "score" else "right"
+        table.add_column(header, justify=justify, no_wrap=True)
+    explains = console.width >= ROOM_FOR_WORDS
+    if explains:
+        table.add_column("meaning")
     reasons: dict[str, list[str]] = {}
     for name, meaning in MEANINGS.items():
         trained: Score | None = scores["trained"].get(name)
@@ -82,15 +95,14 @@ def print_scores(scores: dict[str, Any], console: Console) -> None:
         if trained["reason"] is not None:
             reasons.setdefault(trained["reason"], []).append(meaning.label.strip())
         table.add_row(
-            meaning.label,
-            ARROWS[meaning.better],
+            f"{meaning.label} {ARROWS[meaning.better]}",
             number(trained["value"]),
             "" if trained["low"] is None else f"{number(trained['low'])}–{number(trained['high'])}",
             number(trained["chance"], missing=""),
             number(untrained["value"]),
             number(trained["dimensions"], missing=""),
             number(trained["support"], missing=""),
-            meaning.words,
+            *([meaning.words] if explains else []),
         )
     console.print(table)
     for reason, names in reasons.items():

@@ -45,11 +45,12 @@ def make_encoder(
     """
     small = stem == "small" or (stem == "auto" and image_size <= SMALL_IMAGE)
     if name == THIN:
-        net = ResNet(
-            BasicBlock,
-            [2, 2, 2, 2],
+        net: nn.Module = ResNet(
+            BasicBlock,  # type: ignore[arg-type]  # timm takes the class and says an instance
+            (2, 2, 2, 2),
             channels=(16, 32, 64, 128),
-            stem_width=16,
+            stem_type="deep",  # timm ignores stem_width otherwise: 64 channels at full size
+            stem_width=8,  # 16 channels out
             num_classes=0,
             zero_init_last=False,
         )

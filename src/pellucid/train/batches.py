@@ -1,7 +1,5 @@
 """Which images a step sees, and which views of them: functions of the seed and the step."""
 
-from collections.abc import Iterator
-
 import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
@@ -33,7 +31,7 @@ def own_rows(batch: int, accumulate: int, micro: int) -> slice:
 
 def epoch_batches(
     count: int, batch: int, accumulate: int, seed: int, epoch: int, skip_steps: int
-) -> Iterator[Int[Tensor, " b"]]:
+) -> list[Int[Tensor, " b"]]:
     """This rank's image indices of each micro-step of an epoch; the last, short batch is left out.
 
     Args:
@@ -45,10 +43,11 @@ def epoch_batches(
         skip_steps: optimiser steps of this epoch that an earlier start already took.
     """
     order = epoch_order(count, seed, epoch)
-    for step in range(skip_steps, count // batch):
-        indices = order[step * batch : (step + 1) * batch]
-        for micro in range(accumulate):
-            yield indices[own_rows(batch, accumulate, micro)]
+    return [
+        order[step * batch : (step + 1) * batch][own_rows(batch, accumulate, micro)]
+        for step in range(skip_steps, count // batch)
+        for micro in range(accumulate)
+    ]
 
 
 class TwoViews:
@@ -74,8 +73,10 @@ class TwoViews:
     def _view(self, images: Tensor, side: str, step: int, rows: slice) -> Tensor:
         # The draws of the whole global batch are made and this rank's rows kept: a few numbers an
         # image, and no rank count, accumulation or restart can change a view.
-        draws = draw_views(
-            self.batch, *images.shape[-2:], self.settings, seeded(self.seed, side, step)
-        )
+        height, width = images.shape[-2:]
+        generator = seeded(self.seed, side, step)
+        height, width = images.shape[-2:]
+        generator = seeded(self.seed, side, step)
+        draws = draw_views(self.batch, height, width, self.settings, generator)
         views = make_views(images, take_rows(draws, rows), self.settings)
         return normalise(views, self.mean, self.std)

@@ -1,0 +1,67 @@
+"""Names become objects, and parts that do not fit are refused."""
+
+import pytest
+import torch
+
+from pellucid.build import build_learner, build_optimiser, source_settings
+from pellucid.data.image_set import open_images
+from pellucid.recipe import compose
+from pellucid.settings import RecipeError
+
+TINY = ["views.size=8", "projector.hidden=16", "projector.dimensions=8", "head.hidden=16"]
+
+
+def tiny(*settings):
+    return compose("bayesncl", "scenes", "small", [*TINY, *settings])
+
+
+def test_a_learner_is_what_its_recipe_says_and_untouched_by_the_dry_run():
+    learner = build_learner(tiny("head.prior=0.3", "framework.temperature=0.5"))
+    assert learner.training
+    assert learner.framework.temperature == 0.5
+    assert learner.framework.online.head.prior == 0.3
+    assert learner.framework.online.encoder.bn1.num_batches_tracked.item() == 0
+    assert bool((learner.framework.online.encoder.bn1.running_mean == 0).all())
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (["weights.entropy=1"], r"a weight for entropy, which nothing computes"),
+        (["encoder.name=resnet18-thn"], r"unknown encoder .*near names: resnet18-thin"),
+        (["head.layers=4"], r"layers must be 1, 2 or 3, got 4"),
+        (["framework.temperature=0"], "temperature must be positive"),
+        (["head.name=top-k", "head.k=9"], "k must be at most the 8 dimensions"),
+    ],
+)
+def test_what_cannot_be_built_is_a_recipe_error(settings, words):
+    recipe = compose("bayesncl", "scenes", "small", [t for t in TINY if "head" not in t] + settings)
+    with pytest.raises(RecipeError, match=words):
+        build_learner(recipe)
+
+
+def test_the_rate_grows_with_the_batch_and_those_of_parts_do_not():
+    recipe = tiny("train.batch=64", "lr=0.4")
+    groups = build_optimiser(recipe, build_learner(recipe)).param_groups
+    assert {round(g["peak_lr"], 9) for g in groups} == {0.1}
+    gate = {g["peak_lr"] for g in groups if any("head.gate" in name for name in g["names"])}
+    assert gate == {0.1}
+    recipe = tiny("train.batch=512", "lr=0.4")
+    groups = build_optimiser(recipe, build_learner(recipe)).param_groups
+    rates = {name: g["peak_lr"] for g in groups for name in g["names"]}
+    assert rates["framework.online.head.gate.0.weight"] == 0.1
+    assert rates["framework.online.projector.0.weight"] == 0.8
+
+
+def test_a_rate_of_no_part_is_a_recipe_error():
+    recipe = tiny("lr_of.framework.online.heads=0.1")
+    with pytest.raises(RecipeError, match=r"lr_of\.framework\.online\.heads matches no parameter"):
+        build_optimiser(recipe, build_learner(recipe))
+
+
+def test_source_settings_are_what_images_are_opened_with():
+    recipe = tiny("data.stored_size=8", "data.seed=3")
+    images = open_images(split="train", limit=4, **source_settings(recipe))
+    assert images.pixels.shape == (4, 3, 8, 8)
+    other = open_images(split="train", limit=4, **source_settings(tiny("data.stored_size=8")))
+    assert not torch.equal(images.pixels, other.pixels)

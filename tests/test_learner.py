@@ -1,0 +1,235 @@
+"""The learner: one sum of terms, who touches what, and one process against two."""
+
+import math
+
+import pytest
+import torch
+from torch import distributed as dist
+from torch import multiprocessing, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from pellucid.branch import Branch
+from pellucid.frameworks import Framework, SimCLR
+from pellucid.heads import BayesGate, InverseFrequency, NonNegative, Signed
+from pellucid.heads.head import Head
+from pellucid.learner import Learner, weigh
+from pellucid.query_transforms import QueryTransform
+from pellucid.regularisers import Regulariser
+from pellucid.types import HeadOutput, Step, merge
+
+WORLD, BATCH = 2, 8
+
+
+class Asking(Head):
+    """A head with a term, that counts its after_step."""
+
+    def __init__(self):
+        super().__init__()
+        self.moved = []
+
+    def forward(self, u, h):
+        return HeadOutput(u, {"size": u.square().mean()})
+
+    def after_step(self, embeddings, progress):
+        self.moved.append((embeddings, progress))
+
+
+class OneSided(Framework):
+    """Compares with a key that asks for nothing, as a momentum copy does."""
+
+    moved = ()
+
+    def forward(self, query, key):
+        q, k = self.online(query), self.online(key)._replace(terms={})
+        return Step({"contrast": (q.z - k.z.detach()).square().mean()}, query=q, key=k, anchor=k)
+
+    def after_step(self, steps, progress):
+        self.moved = (*self.moved, (steps, progress))
+
+
+class Doubled(QueryTransform):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, images):
+        return self.scale * images, {"stretch": self.scale.square()}
+
+
+class Spread(Regulariser):
+    def __init__(self, name="spread"):
+        super().__init__()
+        self.name, self.seen, self.moved = name, [], []
+
+    def forward(self, step):
+        self.seen.append(step)
+        return {self.name: (step.query.u - step.anchor.u).mean()}
+
+    def after_step(self, steps, progress):
+        self.moved.append((steps, progress))
+
+
+def branch(head=None):
+    torch.manual_seed(0)
+    encoder = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16, 6))
+    return Branch(encoder, nn.Linear(6, 5), head or Signed())
+
+
+@pytest.fixture
+def views():
+    torch.manual_seed(1)
+    return torch.randn(BATCH, 3, 4, 4), torch.randn(BATCH, 3, 4, 4)
+
+
+def test_terms_join_and_a_name_used_twice_is_refused():
+    a, b = torch.tensor(1.0), torch.tensor(2.0)
+    assert merge({"a": a}, {}, {"b": b}) == {"a": a, "b": b}
+    with pytest.raises(ValueError, match="two parts both name a term a"):
+        merge({"a": a, "b": b}, {"a": b})
+
+
+def test_the_loss_is_the_weighted_sum_in_fp32():
+    terms = {"contrast": torch.tensor(3.0), "gate_kl": torch.tensor(0.5, dtype=torch.bfloat16)}
+    loss = weigh(terms, {"gate_kl": 0.2, "contrast": 2.0})
+    assert loss.dtype == torch.float32
+    assert loss.item() == pytest.approx(6.1)
+
+
+def test_a_term_without_a_weight_and_a_weight_without_a_term_are_errors():
+    terms = {"contrast": torch.tensor(1.0), "gate_kl": torch.tensor(1.0)}
+    with pytest.raises(ValueError, match=r"no weight for the term gate_kl; set weights\.gate_kl="):
+        weigh(terms, {"contrast": 1.0})
+    with pytest.raises(ValueError, match=r"a weight for entropy.*terms here are contrast, gate_kl"):
+        weigh(terms, {"contrast": 1.0, "gate_kl": 1.0, "entropy": 1.0})
+
+
+def test_head_terms_are_averaged_over_both_trained_sides(views):
+    online = branch(Asking())
+    step = Learner(SimCLR(online))(*views)
+    sides = [online(view).u.square().mean().item() for view in views]
+    assert step.terms.keys() == {"contrast", "size"}
+    assert step.terms["size"].item() == pytest.approx(sum(sides) / 2, rel=1e-6)
+
+
+def test_head_terms_of_a_side_that_is_not_trained_do_not_count(views):
+    online = branch(Asking())
+    step = Learner(OneSided(online))(*views)
+    assert step.terms["size"].item() == pytest.approx(online(views[0]).u.square().mean().item())
+
+
+def test_a_transform_touches_the_query_only_and_its_terms_join(views):
+    query, key = views
+    online, transform = branch(), Doubled()
+    step = Learner(SimCLR(online), transform)(query, key)
+    torch.testing.assert_close(step.query.h, online(2 * query).h)
+    torch.testing.assert_close(step.key.h, online(key).h)
+    assert step.terms.keys() == {"contrast", "stretch"}
+    assert step.terms["stretch"].item() == 4
+    step.terms["contrast"].backward()
+    assert transform.scale.grad.item() != 0
+
+
+def test_a_regulariser_is_given_the_step_and_its_terms_join(views):
+    first, second = Spread(), Spread("again")
+    step = Learner(SimCLR(branch()), regularisers=[first, second])(*views)
+    assert step.terms.keys() == {"contrast", "spread", "again"}
+    for seen in (*first.seen, *second.seen):
+        assert (seen.query, seen.key, seen.anchor) == (step.query, step.key, step.anchor)
+    expected = (step.query.u - step.anchor.u).mean()
+    assert step.terms["spread"].item() == pytest.approx(expected.item())
+
+
+def test_two_parts_with_one_term_are_refused(views):
+    with pytest.raises(ValueError, match="both name a term contrast"):
+        Learner(SimCLR(branch()), regularisers=[Spread("contrast")])(*views)
+
+
+def test_after_step_reaches_each_part_once_with_all_micro_steps(views):
+    head, regulariser = Asking(), Spread()
+    learner = Learner(OneSided(branch(head)), regularisers=[regulariser])
+    steps = [learner(*views), learner(*views)]
+    assert not head.moved
+    assert not learner.framework.moved
+    learner.after_step(steps, 0.25)
+    assert learner.framework.moved == ((steps, 0.25),)
+    assert regulariser.moved == [(steps, 0.25)]
+    [(embeddings, progress)] = head.moved
+    assert progress == 0.25
+    assert all(e is s.query for e, s in zip(embeddings, steps, strict=True))
+    assert len(embeddings) == 2
+
+
+def test_everything_that_trains_is_a_parameter_of_the_learner():
+    names = dict(Learner(SimCLR(branch()), Doubled()).named_parameters())
+    assert {"query_transform.scale", "framework.online.projector.weight"} <= names.keys()
+
+
+def heads():
+    gate = nn.Linear(6, 5)
+    inner = InverseFrequency(NonNegative(), 5)
+    return {
+        "signed": Signed(),
+        "gumbel": BayesGate(inner, gate, prior=0.3, variant="gumbel", isolation="sparsity"),
+    }
+
+
+def trained(name, accumulate):
+    """Loss, gradients and buffers of one accumulated step on this process' share."""
+    world, own = (dist.get_world_size(), dist.get_rank()) if dist.is_initialized() else (1, 0)
+    torch.manual_seed(2)
+    learner = Learner(SimCLR(branch(heads()[name])), Doubled()).double()
+    model = learner
+    if world > 1:
+        model = DistributedDataParallel(learner, broadcast_buffers=False)
+    query, key = torch.randn(2, BATCH, 3, 4, 4, dtype=torch.float64)
+    share = BATCH // (accumulate * world)
+    total, steps = 0.0, []
+    for micro in range(accumulate):
+        first = (micro * world + own) * share
+        rows = slice(first, first + share)
+        torch.manual_seed(3 + micro)
+        last = micro + 1 == accumulate
+        if world > 1:
+            model.require_backward_grad_sync = last
+        step = model(query[rows], key[rows])
+        loss = weigh(step.terms, dict.fromkeys(step.terms, 1.0)) / accumulate
+        loss.backward()
+        total += loss.item()
+        steps.append(step)
+    learner.after_step(steps, 1.0)
+    found = {f"gradient of {n}": p.grad for n, p in learner.named_parameters()}
+    found |= {f"buffer {n}": b.double() for n, b in learner.named_buffers()}
+    return found | {"loss": torch.tensor(total, dtype=torch.float64)}
+
+
+CASES = [(name, accumulate) for name in ("signed", "gumbel") for accumulate in (1, 2)]
+
+
+def one_of_two(own_rank, folder):
+    torch.set_num_threads(1)
+    store = f"file://{folder}/store"
+    dist.init_process_group("gloo", init_method=store, rank=own_rank, world_size=WORLD)
+    torch.save({case: trained(*case) for case in CASES}, f"{folder}/{own_rank}.pt")
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    """What each of two processes found."""
+    folder = tmp_path_factory.mktemp("two")
+    multiprocessing.spawn(one_of_two, args=(str(folder),), nprocs=WORLD)
+    return [torch.load(folder / f"{own_rank}.pt") for own_rank in range(WORLD)]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_processes_give_the_loss_and_every_gradient_of_one(both, case):
+    alone = trained(*case)
+    assert math.isfinite(alone["loss"].item())
+    assert alone["gradient of framework.online.encoder.0.weight"].any()
+    mean_loss = sum(found[case]["loss"] for found in both) / WORLD
+    assert mean_loss.item() == pytest.approx(alone["loss"].item(), abs=1e-6)
+    for found in both:
+        assert found[case].keys() == alone.keys()
+        for name in alone.keys() - {"loss"}:
+            gap = (found[case][name] - alone[name]).abs().max().item()
+            assert gap < 1e-6, name

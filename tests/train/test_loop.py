@@ -1,0 +1,278 @@
+"""The loop on a tiny net: resumed runs equal undisturbed ones, bit for bit."""
+
+import signal
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from pellucid.branch import Branch
+from pellucid.data.image_set import ImageSet
+from pellucid.data.views import ViewSettings
+from pellucid.frameworks import SimCLR
+from pellucid.heads import BayesGate, InverseFrequency, NonNegative
+from pellucid.learner import Learner
+from pellucid.nets.mlp import mlp
+from pellucid.train import checkpoint
+from pellucid.train.batches import TwoViews
+from pellucid.train.log import TrainingError, read_lines
+from pellucid.train.loop import InterruptedTrainingError, autocast, layout, train
+from pellucid.train.optimisers import OPTIMISERS, parameter_groups
+from pellucid.train.plan import Plan
+
+IMAGES, EPOCHS, STEPS_EACH = 26, 10, 3
+STEPS = EPOCHS * STEPS_EACH
+WEIGHTS = {"contrast": 1.0, "gate_kl": 0.1}
+PLAN = Plan(
+    seed=4, epochs=EPOCHS, batch=8, accumulate=2, warmup_epochs=2, precision="fp32", log_every=4
+)
+
+
+class Disturbed(TwoViews):
+    """Views that do something before the micro-step of their n-th call."""
+
+    def __init__(self, size, at, act):
+        super().__init__(ViewSettings(size=size), (0.5,) * 3, (0.25,) * 3, PLAN.seed, PLAN.batch)
+        self.at, self.act, self.calls = at, act, 0
+
+    def __call__(self, images, step, rows):
+        query, key = super().__call__(images, step, rows)
+        self.calls += 1
+        if self.calls - 1 == self.at:
+            query = self.act(query)
+        return query, key
+
+
+def calm(size=8):
+    return Disturbed(size, -1, None)
+
+
+def terminate(query):
+    signal.raise_signal(signal.SIGTERM)
+    return query
+
+
+def die(query):
+    raise OSError("the power went")
+
+
+def spoil(query):
+    return query * float("nan")
+
+
+def images(size=8):
+    generator = torch.Generator().manual_seed(0)
+    return ImageSet.from_pixels(
+        torch.randint(0, 256, (IMAGES, 3, size, size), dtype=torch.uint8, generator=generator)
+    )
+
+
+def parts(optimiser="lars", seed=0, dimensions=8):
+    """A learner with batch norm, a sampled gate and a running frequency; and its optimiser."""
+    torch.manual_seed(seed)
+    encoder = nn.Sequential(
+        nn.Conv2d(3, 6, 3, bias=False), nn.BatchNorm2d(6), nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+    )  # fmt: skip
+    inner = InverseFrequency(NonNegative(), dimensions, momentum=0.9)
+    head = BayesGate(inner, mlp(6, 8, dimensions), prior=0.3, variant="gumbel", isolation="none")
+    learner = Learner(SimCLR(Branch(encoder, mlp(6, 8, dimensions), head)))
+    learner.to(memory_format=torch.channels_last)
+    lr_of = {"framework.online.head.gate": 0.02}
+    return learner, OPTIMISERS[optimiser](parameter_groups(learner, 0.05, 1e-4, lr_of))
+
+
+def run(folder, views=None, optimiser="lars", seed=0, plan=PLAN):
+    folder.mkdir(exist_ok=True)
+    learner, built = parts(optimiser, seed)
+    train(learner, images(), views or calm(), built, WEIGHTS, plan, folder)
+    return learner, built
+
+
+def traces(learner, optimiser, folder):
+    state = {f"model {name}": t for name, t in learner.state_dict().items()}
+    for group in optimiser.param_groups:
+        for name, parameter in zip(group["names"], group["params"], strict=True):
+            state |= {f"{name} {k}": v for k, v in optimiser.state[parameter].items()}
+    return state, (folder / "metrics.jsonl").read_bytes()
+
+
+def assert_same(one, other):
+    (state, metrics), (state_again, metrics_again) = one, other
+    assert state.keys() == state_again.keys()
+    for name, value in state.items():
+        assert torch.equal(value, state_again[name]), name
+    assert metrics == metrics_again
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    made = {}
+
+    def of(optimiser):
+        if optimiser not in made:
+            folder = tmp_path_factory.mktemp(optimiser)
+            made[optimiser] = traces(*run(folder, optimiser=optimiser), folder)
+        return made[optimiser]
+
+    return of
+
+
+@pytest.mark.parametrize(
+    ("optimiser", "step", "micro"),
+    [
+        ("lars", 14, 1),  # the last of epoch five
+        ("lars", 15, 0),  # the first of an epoch
+        ("lars", 16, 1),  # amid an epoch, an accumulation and a window
+        ("lars", 0, 0),
+        ("lars", STEPS - 1, 0),
+        ("adamw", 14, 0),
+        ("adamw", 16, 0),
+        ("sgd", 16, 0),
+    ],
+)
+def test_a_stopped_and_resumed_run_equals_an_undisturbed_one(
+    tmp_path, undisturbed, optimiser, step, micro
+):
+    stopping = Disturbed(8, 2 * step + micro, terminate)
+    with pytest.raises(
+        InterruptedTrainingError, match=rf"stopped by SIGTERM and saved at step {step + 1} of 30"
+    ):
+        run(tmp_path, stopping, optimiser)
+    assert checkpoint.newest(tmp_path)[0] == step + 1
+    resumed = run(tmp_path, optimiser=optimiser, seed=1)  # other weights, to be replaced
+    assert_same(traces(*resumed, tmp_path), undisturbed(optimiser))
+
+
+@pytest.mark.parametrize("step", [4, 16, 17])
+def test_a_run_that_died_repeats_what_was_not_saved(tmp_path, undisturbed, step):
+    with pytest.raises(OSError, match="power"):
+        run(tmp_path, Disturbed(8, 2 * step, die))
+    assert checkpoint.newest(tmp_path)[0] == step // STEPS_EACH * STEPS_EACH
+    assert_same(traces(*run(tmp_path, seed=1), tmp_path), undisturbed("lars"))
+
+
+def test_a_run_cut_off_many_times_still_arrives(tmp_path, undisturbed):
+    for _ in range(4):
+        with pytest.raises(InterruptedTrainingError):
+            run(tmp_path, Disturbed(8, 9, terminate))
+    assert_same(traces(*run(tmp_path, seed=1), tmp_path), undisturbed("lars"))
+
+
+def test_a_finished_run_is_left_as_it_is(tmp_path, undisturbed):
+    run(tmp_path)
+    views = calm()
+    assert_same(traces(*run(tmp_path, views, seed=1), tmp_path), undisturbed("lars"))
+    assert views.calls == 0
+
+
+def test_the_damaged_newest_checkpoint_costs_an_epoch_and_no_more(tmp_path, undisturbed, capsys):
+    with pytest.raises(OSError, match="power"):
+        run(tmp_path, Disturbed(8, 2 * 16, die))
+    (checkpoint.written(tmp_path)[-1] / "tensors.safetensors").write_bytes(b"")
+    assert_same(traces(*run(tmp_path, seed=1), tmp_path), undisturbed("lars"))
+    assert "00000015/tensors.safetensors is damaged" in capsys.readouterr().out
+
+
+def test_two_trainings_in_one_process_leave_each_other_alone(tmp_path, undisturbed):
+    other = tmp_path / "other"
+    other.mkdir()
+    learner, optimiser = parts("adamw", dimensions=12)
+    train(learner, images(12), calm(12), optimiser, WEIGHTS, replace(PLAN, epochs=2), other)
+    second = tmp_path / "second"
+    assert_same(traces(*run(second), second), undisturbed("lars"))
+
+
+def test_what_is_not_finite_stops_the_run_and_is_never_saved(tmp_path):
+    with pytest.raises(TrainingError, match=r"not finite at step 7 of 30: loss=nan, contrast=nan"):
+        run(tmp_path, Disturbed(8, 2 * 7, spoil))
+    step, tensors = checkpoint.newest(tmp_path)
+    assert step == 6
+    assert all(bool(t.isfinite().all()) for t in tensors.values())
+    assert all(line["step"] <= 6 for line in read_lines(tmp_path / "metrics.jsonl"))
+
+
+def test_not_even_when_a_checkpoint_falls_due_within_the_window(tmp_path):
+    plan = replace(PLAN, log_every=1000, checkpoint_minutes=0.0)
+    with pytest.raises(TrainingError, match="at step 7 of 30"):
+        run(tmp_path, Disturbed(8, 2 * 7, spoil), plan=plan)
+    assert checkpoint.newest(tmp_path)[0] == 7
+
+
+def test_moments_between_epochs_are_saved_when_they_are_due(tmp_path):
+    with pytest.raises(OSError, match="power"):
+        run(tmp_path, Disturbed(8, 2 * 4, die), plan=replace(PLAN, checkpoint_minutes=0.0))
+    assert checkpoint.newest(tmp_path)[0] == 4
+
+
+def test_what_gradients_do_not_move_is_moved_once_an_optimiser_step(tmp_path):
+    learner, _ = run(tmp_path)
+    assert learner.framework.online.head.inner.updates.item() == STEPS
+    assert learner.framework.online.encoder[1].num_batches_tracked.item() == STEPS * 2 * 2
+
+
+def test_accumulated_gradients_are_those_of_the_mean_over_micro_steps(tmp_path):
+    """A step of plain SGD against the loss written out, from the same weights and views."""
+    plan = replace(PLAN, epochs=1, warmup_epochs=0, log_every=1)
+    weights = {"contrast": 2.0, "gate_kl": 0.5}
+    learner, optimiser = parts("sgd")
+    with pytest.raises(InterruptedTrainingError):
+        train(learner, images(), Disturbed(8, 0, terminate), optimiser, weights, plan, tmp_path)
+
+    expected, _ = parts("sgd")
+    order = torch.randperm(IMAGES, generator=_order_generator())
+    losses = []
+    for micro in range(2):
+        rows = slice(4 * micro, 4 * micro + 4)
+        query, key = calm()(images().pixels[order[rows]], 0, rows)
+        torch.manual_seed(_noise_seed(0, micro))
+        step = expected.train()(query, key)
+        losses.append(2.0 * step.terms["contrast"] + 0.5 * step.terms["gate_kl"])
+    (sum(losses) / 2).backward()
+    for name, parameter in expected.named_parameters():
+        rate = 0.02 if ".head.gate." in name else 0.05
+        decay = 1e-4 if parameter.ndim > 1 else 0.0
+        moved = parameter - rate * (parameter.grad + decay * parameter)
+        torch.testing.assert_close(learner.get_parameter(name), moved, atol=1e-6, rtol=1e-4)
+    line = read_lines(tmp_path / "metrics.jsonl")[0]
+    assert line["lr"] == pytest.approx(0.05)
+
+
+def _order_generator():
+    from pellucid.randomness import seeded
+
+    return seeded(PLAN.seed, "order", 0)
+
+
+def _noise_seed(step, micro):
+    from pellucid.randomness import seeded
+
+    return seeded(PLAN.seed, step, micro).initial_seed()
+
+
+def test_signal_handlers_are_given_back(tmp_path):
+    before = [signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGINT)]
+    with pytest.raises(InterruptedTrainingError):
+        run(tmp_path, Disturbed(8, 0, terminate))
+    assert [signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGINT)] == before
+
+
+def test_asked_twice_it_stops_at_once(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, Disturbed(8, 0, lambda query: terminate(terminate(query))))
+    assert checkpoint.newest(tmp_path) is None
+
+
+def test_layout_and_precision():
+    views = torch.rand(2, 3, 8, 8)
+    assert torch.equal(layout(views), views)
+    assert layout(views).is_contiguous(memory_format=torch.channels_last)
+    for precision, dtype in (("bf16", torch.bfloat16), ("fp32", torch.float32)):
+        with autocast(torch.device("cpu"), precision):
+            assert (torch.rand(2, 2) @ torch.rand(2, 2)).dtype == dtype
+
+
+def test_bf16_trains_with_the_loss_in_fp32(tmp_path):
+    run(tmp_path, plan=replace(PLAN, precision="bf16", epochs=3))
+    assert all(line["contrast"] > 0 for line in read_lines(tmp_path / "metrics.jsonl"))
