@@ -7,7 +7,7 @@ import torch
 
 from pellucid.build import build_learner, build_optimiser
 from pellucid.recipe import compose
-from pellucid.run import RunError, batched, load, open_run, start_run, tree_of
+from pellucid.run import RunError, load, open_run, start_run, tree_of
 from pellucid.train import checkpoint
 
 TINY = [
@@ -134,8 +134,7 @@ def test_the_untrained_branch_is_a_function_of_the_seed(tmp_path):
     assert not torch.equal(first.encoder.conv1.weight, other.encoder.conv1.weight)
 
 
-def test_small_helpers(tmp_path):
+def test_a_file_that_is_not_there_is_none(tmp_path):
     assert tree_of(tmp_path / "scores.json") is None
     (tmp_path / "scores.json").write_text('{"a": 1}')
     assert tree_of(tmp_path / "scores.json") == {"a": 1}
-    assert [part.tolist() for part in batched(5, 2)] == [[0, 1], [2, 3], [4]]

@@ -4,8 +4,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
+
+if TYPE_CHECKING:  # a verb imports what it needs: what draws and scores is slow to load
+    from pellucid.recipe import Recipe
 
 HINT = """\
 examples:
@@ -53,7 +57,9 @@ def _parser() -> argparse.ArgumentParser:
         "  pellucid pretrain bayesncl cifar10 small data.root=PATH head.prior=0.3 --out runs/b",
     )
     _add_recipe(pretrain)
-    pretrain.add_argument("--out", type=Path, required=True, help="the run directory to write")
+    pretrain.add_argument(
+        "--out", type=Path, help="the run directory to write (default: runs/METHOD-DATA-SIZE-SEED)"
+    )
     _add_data_flags(pretrain)
 
     preview = _verb(
@@ -128,20 +134,33 @@ def _add_data_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--strict", action="store_true", help="refuse at the first bad file")
 
 
-def _recipe(options: argparse.Namespace) -> object:
-    from pellucid.recipe import PAPER, compose
+def _size(options: argparse.Namespace) -> tuple[str, list[str]]:
+    from pellucid.recipe import PAPER
 
     settings = list(options.settings)
     size = settings.pop(0) if settings and "=" not in settings[0] else PAPER
+    return size, settings
+
+
+def _recipe(options: argparse.Namespace) -> "Recipe":
+    from pellucid.recipe import compose
+
+    size, settings = _size(options)
     return compose(options.method, options.data, size, settings)
+
+
+def _default_folder(options: argparse.Namespace, seed: int) -> Path:
+    data = Path(options.data).resolve().name
+    return Path("runs") / f"{options.method}-{data}-{_size(options)[0]}-{seed}"
 
 
 def _pretrain(options: argparse.Namespace) -> None:
     from pellucid.pretraining import pretrain
 
+    recipe = _recipe(options)
     pretrain(
-        _recipe(options),  # type: ignore[arg-type]
-        options.out,
+        recipe,
+        options.out or _default_folder(options, recipe.train.seed),
         device=options.device,
         download=options.download,
         strict=options.strict,
@@ -153,7 +172,7 @@ def _preview(options: argparse.Namespace) -> None:
     from pellucid.preview import preview
 
     preview(
-        _recipe(options),  # type: ignore[arg-type]
+        _recipe(options),
         options.out,
         device=options.device,
         download=options.download,

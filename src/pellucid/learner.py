@@ -74,7 +74,7 @@ def weigh(terms: Terms, weights: Mapping[str, float]) -> Tensor:
     if unused := weights.keys() - terms.keys():
         names = ", ".join(sorted(unused))
         raise ValueError(
-            f"a weight for {names}, which nothing computes; "
+            f"weights.{min(unused)} is set, and nothing computes {names}; "
             f"the terms here are {', '.join(sorted(terms))}"
         )
     return torch.stack([weights[name] * term.float() for name, term in terms.items()]).sum()

@@ -12,7 +12,7 @@ from pellucid import distributed
 from pellucid.build import build_learner, build_optimiser, build_views, source_settings
 from pellucid.data.image_set import ImageSet, open_images
 from pellucid.recipe import Recipe
-from pellucid.run import ENVIRONMENT, Run, RunError, start_run
+from pellucid.run import ENVIRONMENT, Run, RunError, claim, start_run
 from pellucid.train import checkpoint
 from pellucid.train.device import hardware, join_processes, pick_device, resolve_precision
 from pellucid.train.loop import train
@@ -44,11 +44,10 @@ def pretrain(
     """
     where = pick_device(device)
     join_processes(where)
+    recipe = claim(folder, recipe)
+    precision = resolve_precision(recipe.train.precision, where)
+    recipe = with_plan(recipe, precision=precision)
     build_learner(recipe)  # a recipe that cannot be built is refused before data are read
-    plan = recipe.train
-    resolved = resolve_precision(plan.precision, where)
-    asked = recipe if (folder / "recipe.json").exists() else with_plan(recipe, precision=resolved)
-    run = start_run(folder, asked) if distributed.rank() == 0 else Run(folder, asked)
     images = open_images(
         split="train",
         limit=recipe.data.limit,
@@ -56,8 +55,9 @@ def pretrain(
         download=download,
         **source_settings(recipe),
     )
-    batch = fitting_batch(images, run.recipe, strict, say)
-    recipe = with_plan(run.recipe, batch=batch)
+    batch = fitting_batch(images, recipe, strict, say)
+    run = start_run(folder, recipe) if distributed.rank() == 0 else Run(folder, recipe)
+    recipe = with_plan(recipe, batch=batch)
     learner = build_learner(recipe).to(where).to(memory_format=torch.channels_last)
     optimiser = build_optimiser(recipe, learner)
     if distributed.rank() == 0:

@@ -65,21 +65,35 @@ class Run:
         return normalise(plain_views(images, self.recipe.views.size), data.mean, data.std)
 
 
-def start_run(folder: Path, recipe: Recipe) -> Run:
-    """Make a run directory, or take up one of the same recipe.
+def claim(folder: Path, recipe: Recipe) -> Recipe:
+    """What a run of this recipe in this directory would train; writes nothing.
+
+    That is the recipe itself, but for a precision `auto` that an earlier start resolved.
 
     Raises:
         RunError: the directory holds another recipe, or other files.
     """
     path = folder / RECIPE
     if path.exists():
-        return Run(folder, _same(path, recipe))
+        return _same(path, recipe)
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder} is a file; --out takes a new or an unfinished run directory")
     if folder.exists() and any(folder.iterdir()):
         raise RunError(f"{folder} is not empty and holds no {RECIPE}; choose another --out")
+    return recipe
+
+
+def start_run(folder: Path, recipe: Recipe) -> Run:
+    """Make a run directory, or take up one of the same recipe.
+
+    Raises:
+        RunError: the directory holds another recipe, or other files.
+    """
+    recipe = claim(folder, recipe)
     folder.mkdir(parents=True, exist_ok=True)
-    checkpoint.write_text(path, json.dumps(recipe.as_tree(), indent=1, ensure_ascii=False))
+    if not (folder / RECIPE).exists():
+        text = json.dumps(recipe.as_tree(), indent=1, ensure_ascii=False)
+        checkpoint.write_text(folder / RECIPE, text)
     return Run(folder, recipe)
 
 

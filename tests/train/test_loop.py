@@ -25,7 +25,7 @@ IMAGES, EPOCHS, STEPS_EACH = 26, 10, 3
 STEPS = EPOCHS * STEPS_EACH
 WEIGHTS = {"contrast": 1.0, "gate_kl": 0.1}
 PLAN = Plan(
-    seed=4, epochs=EPOCHS, batch=8, accumulate=2, warmup_epochs=2, precision="fp32", log_every=4
+    seed=4, epochs=EPOCHS, batch=8, accumulate=2, warmup_epochs=2.0, precision="fp32", log_every=4
 )
 
 
@@ -214,7 +214,7 @@ def test_what_gradients_do_not_move_is_moved_once_an_optimiser_step(tmp_path):
 
 def test_accumulated_gradients_are_those_of_the_mean_over_micro_steps(tmp_path):
     """A step of plain SGD against the loss written out, from the same weights and views."""
-    plan = replace(PLAN, epochs=1, warmup_epochs=0, log_every=1)
+    plan = replace(PLAN, epochs=1, warmup_epochs=0.0, log_every=1)
     weights = {"contrast": 2.0, "gate_kl": 0.5}
     learner, optimiser = parts("sgd")
     with pytest.raises(InterruptedTrainingError):

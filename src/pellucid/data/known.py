@@ -106,7 +106,9 @@ def open_source(
         raise DataError(f"{below}, the root of {name_or_path}, is no folder")
     if known.torchvision is None:
         if below is None:
-            raise DataError(f"{name_or_path} cannot be fetched: give root, the folder of its files")
+            raise DataError(
+                f"{name_or_path} cannot be fetched: set data.root=PATH, the folder of its files"
+            )
         return _checked(name_or_path, known, below, _open_path(below, split, options))
     source = None if below is None else _below(name_or_path, known, below, split, options)
     if source is None:
@@ -167,8 +169,8 @@ def _from_torchvision(
     folder = root or cache_folder() / "fetched"
     if not (folder / known.folder).is_dir() and not download:
         raise DataError(
-            f"{name} is not in {folder}: give the folder of its files as root (parquet files in "
-            f"the hub's layout, or torchvision's {known.folder}), or ask for it with download"
+            f"{name} is not in {folder}: set data.root=PATH, the folder of its files (parquet in "
+            f"the hub's layout, or torchvision's {known.folder}), or fetch it with --download"
         )
     from torchvision import datasets  # here, because it takes a second
 

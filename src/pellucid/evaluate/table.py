@@ -31,14 +31,14 @@ MEANINGS = {
         "  as published", "higher", "rare dimensions count alike, classes do not"
     ),
     "semantic_entropy_mass": Meaning(
-        "semantic entropy, nats", "lower", "spread of a dimension over classes"
+        "semantic entropy", "lower", "a dimension's spread over classes, nats"
     ),
     "semantic_entropy_mass_published": Meaning("  as published", "lower", "a dead model has 0"),
     "semantic_entropy_normalised": Meaning("  over ln C", "lower", "1 is an even spread"),
     "activation_rate": Meaning("activation rate", "neither", "share of dimensions ever active"),
     "density": Meaning("density", "neither", "share of entries that are active"),
     "effective_rank": Meaning("effective rank", "higher", "directions in use, of K"),
-    "orthogonality": Meaning("overlap of dimensions", "lower", "mean |cos| of different columns"),
+    "orthogonality": Meaning("column overlap", "lower", "mean |cos| of different columns"),
     "monosemanticity": Meaning(
         "monosemanticity", "higher", "likeness in h of a dimension's images; no labels needed"
     ),
@@ -51,8 +51,8 @@ MEANINGS = {
     "retrieval_at_1_of_128": Meaning("  P@1, 128 dims", "higher", "the strongest in training"),
     "retrieval_at_1_of_256": Meaning("  P@1, 256 dims", "higher", "the strongest in training"),
     "knn": Meaning("kNN on h", "higher", "accuracy, held-out images"),
-    "linear_probe_top1": Meaning("linear probe on h, @1", "higher", "accuracy, held-out images"),
-    "linear_probe_top5": Meaning("linear probe on h, @5", "higher", "class among the first five"),
+    "linear_probe_top1": Meaning("linear probe on h @1", "higher", "accuracy, held-out images"),
+    "linear_probe_top5": Meaning("linear probe on h @5", "higher", "class among the first five"),
 }
 """The rows of the table, by the names of scores.json."""
 
@@ -107,17 +107,46 @@ def print_scores(scores: dict[str, Any], console: Console) -> None:
     console.print(table)
     for reason, names in reasons.items():
         console.print(f"no {', '.join(names)}: {reason}", markup=False, highlight=False)
-    for note in (*_cost_lines(scores), *scores["notes"]):
+    for note in (*_truth_lines(scores), *_cost_lines(scores), *scores["notes"]):
         console.print(note, markup=False, highlight=False)
 
 
-def number(value: float | None, missing: str = "–") -> str:
+def number(value: float | int | None, missing: str = "–") -> str:
     """Counts as they are, other numbers to three or four figures; a dash where there is none."""
     if value is None:
         return missing
     if isinstance(value, int):
         return f"{value:,}"
     return f"{value:.3f}" if abs(value) < 10 else f"{value:,.1f}"
+
+
+def _truth_lines(scores: dict[str, Any]) -> list[str]:
+    """What is known where backgrounds are planted, and the conflict that gates are meant to end."""
+    lines = []
+    if (planted := scores.get("planted")) is not None:
+        kinds, by = planted["dimensions"], planted["consistency"]
+        lines.append(
+            f"dimensions that answer to an object {kinds['object']}, to a background "
+            f"{kinds['background']}, to neither {kinds['neither']}; consistency (chance) by object "
+            f"{number(by['object']['value'])} ({number(by['object']['chance'])}), by background "
+            f"{number(by['background']['value'])} ({number(by['background']['chance'])})"
+        )
+        if (gate := planted["gate"]) is not None:
+            rate, theory = gate["open_rate_active"], gate["theory"]
+            lines.append(
+                f"gates open on {number(rate['mean'])} of active images, rank correlation with "
+                f"pi {number(rate['spearman_pi'])}; price of opening {theory['price']:.2g} nats, "
+                f"mean gain pi(1 - pi) {number(theory['gain']['mean'])}"
+            )
+    conflict = scores.get("gradient_conflict") or {"reason": "not measured"}
+    if conflict["reason"] is None:
+        ratio = conflict["gradient"]["ratio"]
+        lines.append(
+            "gradient conflict, |mean| / std of dL/dz over views (low means conflict): median "
+            f"{number(ratio['median'])}, quartiles {number(ratio['lower_quartile'])} and "
+            f"{number(ratio['upper_quartile'])} over {conflict['dimensions']} dimensions"
+        )
+    return lines
 
 
 def _cost_lines(scores: dict[str, Any]) -> list[str]:

@@ -84,7 +84,7 @@ def read(checkpoint: Path) -> tuple[int, dict[str, Tensor]]:
         if _digest(checkpoint / TENSORS) != state["sha256"]:
             raise CheckpointError(f"{checkpoint / TENSORS} is damaged: its checksum has changed")
         return int(state["step"]), load_file(checkpoint / TENSORS)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{checkpoint} cannot be read: {error}") from error
 
 

@@ -3,6 +3,7 @@
 import json
 import math
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,7 @@ class Log:
                 window.setdefault(int(step), {})[name] = value
         self.pending = sorted(window.items())
 
-    def _write(self, step: int, line: dict[str, float]) -> None:
+    def _write(self, step: int, line: Mapping[str, float | int]) -> None:
         now = time.perf_counter()
         seconds, taken = now - self.flushed_at, step - self.flushed_step
         speed = self.batch * taken / seconds
@@ -159,9 +160,9 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return lines
 
 
-def _append(path: Path, line: dict[str, float]) -> None:
+def _append(path: Path, line: Mapping[str, float | int]) -> None:
     with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line) + "\n")
+        file.write(json.dumps(dict(line)) + "\n")
 
 
 def _keep_until(path: Path, step: int) -> None:
