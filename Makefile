@@ -1,7 +1,8 @@
 # Every target sets up what it needs. PYTHON chooses the interpreter of the virtual environment.
 PYTHON ?= python3
 BIN := .venv/bin
-PYTEST := $(BIN)/python -m pytest --jaxtyping-packages=pellucid,beartype.beartype
+# One thread a worker: on few cores more threads than cores cost more than they bring.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --jaxtyping-packages=pellucid,beartype.beartype
 
 .PHONY: help demo test lint check format bench clean
 .DEFAULT_GOAL := help

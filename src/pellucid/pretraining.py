@@ -44,6 +44,8 @@ def pretrain(
     """
     where = pick_device(device)
     join_processes(where)
+    if distributed.rank() > 0:
+        say = _silent
     recipe = claim(folder, recipe)
     precision = resolve_precision(recipe.train.precision, where)
     recipe = with_plan(recipe, precision=precision)
@@ -69,6 +71,10 @@ def pretrain(
         f"evaluate with: pellucid evaluate {folder}"
     )
     return run
+
+
+def _silent(_: str) -> None:
+    """What the other processes say: nothing."""
 
 
 def with_plan(recipe: Recipe, **changes: object) -> Recipe:

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from pellucid.build import build_learner, build_optimiser
-from pellucid.evaluate.evaluation import evaluate
+from pellucid.evaluate.evaluation import evaluate, evaluation_precision
 from pellucid.evaluate.knn import knn_accuracy
 from pellucid.evaluate.store import read_features, read_thumbnails
 from pellucid.metrics import density, monosemanticity
@@ -223,6 +223,17 @@ def test_training_images_that_are_read_are_limited(tmp_path: Path) -> None:
     assert scores["settings"]["train_images_read"] == 30
     assert scores["notes"] == ["30 of 72 training images are read"]
     assert scores["settings"]["untrained_branch"]["batch_norm_images"] == 30
+
+
+@pytest.mark.parametrize(("fast", "used"), [(True, "bf16"), (False, "fp32")])
+def test_bf16_is_used_where_the_hardware_has_it(
+    monkeypatch: pytest.MonkeyPatch, fast: bool, used: str
+) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: fast)
+    recipe, cpu = recipe_of("scenes"), torch.device("cpu")
+    for precision, expected in {"fp32": "fp32", "bf16": used, "auto": used}.items():
+        plan = dataclasses.replace(recipe.train, precision=precision)
+        assert evaluation_precision(dataclasses.replace(recipe, train=plan), cpu) == expected
 
 
 def test_scenes_are_scored_against_their_planted_truth(tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ def digits() -> tuple[torch.Tensor, torch.Tensor]:
 
 def by_loop(train, train_labels, test, test_labels, neighbours, temperature) -> float:
     right = 0
-    for row, label in zip(test.double(), test_labels, strict=True):
-        cosines = [float(row @ t / (row.norm() * t.norm())) for t in train.double()]
+    train, test = train.double().numpy(), test.double().numpy()
+    for row, label in zip(test, test_labels, strict=True):
+        cosines = [row @ t / math.sqrt((row @ row) * (t @ t)) for t in train]
         nearest = sorted(range(len(cosines)), key=lambda i: -cosines[i])[:neighbours]
         votes: dict[int, float] = {}
         for i in nearest:

@@ -56,7 +56,8 @@ def test_a_missing_score_is_a_dash_with_its_reason() -> None:
     missing = unscored(("knn", "linear_probe_top1"), "the training images have no labels")
     text = shown(found | {"trained": found["trained"] | missing})
     assert "–" in row(text, "kNN on h")
-    assert "no kNN on h, linear probe on h, @1: the training images have no labels" in text
+    labels = ", ".join(MEANINGS[name].label for name in missing)
+    assert f"no {labels}: the training images have no labels" in text
 
 
 def test_scores_that_were_not_asked_for_have_no_row() -> None:
@@ -66,6 +67,22 @@ def test_scores_that_were_not_asked_for_have_no_row() -> None:
     assert "kNN" not in text
     assert "training:" not in text
     assert "density" in text
+
+
+def test_planted_truth_and_conflict_have_lines_where_they_are_known() -> None:
+    assert "background" not in shown(scores(planted=None, gradient_conflict={"reason": "none"}))
+    consistency = {"value": 0.75, "chance": 0.3}
+    planted = {
+        "dimensions": {"object": 12, "background": 34, "neither": 5},
+        "consistency": {"object": consistency, "background": consistency | {"value": 0.875}},
+        "gate": None,
+    }
+    quartiles = {"median": 0.031, "lower_quartile": 0.011, "upper_quartile": 0.077}
+    conflict = {"reason": None, "dimensions": 222, "gradient": {"ratio": quartiles}}
+    text = shown(scores(planted=planted, gradient_conflict=conflict))
+    for part in ("object 12", "34", "0.750", "0.875", "0.031", "0.011", "0.077", "222 dimensions"):
+        assert part in text
+    assert "gates open" not in text
 
 
 def test_a_name_is_no_markup() -> None:

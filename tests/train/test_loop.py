@@ -14,18 +14,19 @@ from pellucid.frameworks import SimCLR
 from pellucid.heads import BayesGate, InverseFrequency, NonNegative
 from pellucid.learner import Learner
 from pellucid.nets.mlp import mlp
+from pellucid.randomness import seed_noise
 from pellucid.train import checkpoint
-from pellucid.train.batches import TwoViews
+from pellucid.train.batches import TwoViews, epoch_order
 from pellucid.train.log import TrainingError, read_lines
 from pellucid.train.loop import InterruptedTrainingError, autocast, layout, train
 from pellucid.train.optimisers import OPTIMISERS, parameter_groups
 from pellucid.train.plan import Plan
 
-IMAGES, EPOCHS, STEPS_EACH = 26, 10, 3
+IMAGES, EPOCHS, STEPS_EACH = 18, 10, 2
 STEPS = EPOCHS * STEPS_EACH
 WEIGHTS = {"contrast": 1.0, "gate_kl": 0.1}
 PLAN = Plan(
-    seed=4, epochs=EPOCHS, batch=8, accumulate=2, warmup_epochs=2.0, precision="fp32", log_every=4
+    seed=4, epochs=EPOCHS, batch=8, accumulate=2, warmup_epochs=2.0, precision="fp32", log_every=3
 )
 
 
@@ -33,7 +34,8 @@ class Disturbed(TwoViews):
     """Views that do something before the micro-step of their n-th call."""
 
     def __init__(self, size, at, act):
-        super().__init__(ViewSettings(size=size), (0.5,) * 3, (0.25,) * 3, PLAN.seed, PLAN.batch)
+        settings = ViewSettings(size=size, jitter=0.0, blur=0.0)  # crops and flips are enough
+        super().__init__(settings, (0.5,) * 3, (0.25,) * 3, PLAN.seed, PLAN.batch)
         self.at, self.act, self.calls = at, act, 0
 
     def __call__(self, images, step, rows):
@@ -122,14 +124,12 @@ def undisturbed(tmp_path_factory):
 @pytest.mark.parametrize(
     ("optimiser", "step", "micro"),
     [
-        ("lars", 14, 1),  # the last of epoch five
-        ("lars", 15, 0),  # the first of an epoch
-        ("lars", 16, 1),  # amid an epoch, an accumulation and a window
+        ("lars", 9, 1),  # the last of epoch five
+        ("lars", 12, 1),  # amid an epoch, an accumulation and a window
         ("lars", 0, 0),
         ("lars", STEPS - 1, 0),
-        ("adamw", 14, 0),
-        ("adamw", 16, 0),
-        ("sgd", 16, 0),
+        ("adamw", 12, 0),
+        ("sgd", 12, 0),
     ],
 )
 def test_a_stopped_and_resumed_run_equals_an_undisturbed_one(
@@ -137,7 +137,7 @@ def test_a_stopped_and_resumed_run_equals_an_undisturbed_one(
 ):
     stopping = Disturbed(8, 2 * step + micro, terminate)
     with pytest.raises(
-        InterruptedTrainingError, match=rf"stopped by SIGTERM and saved at step {step + 1} of 30"
+        InterruptedTrainingError, match=rf"stopped by SIGTERM and saved at step {step + 1} of 20"
     ):
         run(tmp_path, stopping, optimiser)
     assert checkpoint.newest(tmp_path)[0] == step + 1
@@ -145,7 +145,7 @@ def test_a_stopped_and_resumed_run_equals_an_undisturbed_one(
     assert_same(traces(*resumed, tmp_path), undisturbed(optimiser))
 
 
-@pytest.mark.parametrize("step", [4, 16, 17])
+@pytest.mark.parametrize("step", [3, 12, 13])
 def test_a_run_that_died_repeats_what_was_not_saved(tmp_path, undisturbed, step):
     with pytest.raises(OSError, match="power"):
         run(tmp_path, Disturbed(8, 2 * step, die))
@@ -154,7 +154,7 @@ def test_a_run_that_died_repeats_what_was_not_saved(tmp_path, undisturbed, step)
 
 
 def test_a_run_cut_off_many_times_still_arrives(tmp_path, undisturbed):
-    for _ in range(4):
+    for _ in range(3):
         with pytest.raises(InterruptedTrainingError):
             run(tmp_path, Disturbed(8, 9, terminate))
     assert_same(traces(*run(tmp_path, seed=1), tmp_path), undisturbed("lars"))
@@ -169,10 +169,10 @@ def test_a_finished_run_is_left_as_it_is(tmp_path, undisturbed):
 
 def test_the_damaged_newest_checkpoint_costs_an_epoch_and_no_more(tmp_path, undisturbed, capsys):
     with pytest.raises(OSError, match="power"):
-        run(tmp_path, Disturbed(8, 2 * 16, die))
+        run(tmp_path, Disturbed(8, 2 * 12, die))
     (checkpoint.written(tmp_path)[-1] / "tensors.safetensors").write_bytes(b"")
     assert_same(traces(*run(tmp_path, seed=1), tmp_path), undisturbed("lars"))
-    assert "00000015/tensors.safetensors is damaged" in capsys.readouterr().out
+    assert "00000012/tensors.safetensors is damaged" in capsys.readouterr().out
 
 
 def test_two_trainings_in_one_process_leave_each_other_alone(tmp_path, undisturbed):
@@ -185,7 +185,7 @@ def test_two_trainings_in_one_process_leave_each_other_alone(tmp_path, undisturb
 
 
 def test_what_is_not_finite_stops_the_run_and_is_never_saved(tmp_path):
-    with pytest.raises(TrainingError, match=r"not finite at step 7 of 30: loss=nan, contrast=nan"):
+    with pytest.raises(TrainingError, match=r"not finite at step 7 of 20: loss=nan, contrast=nan"):
         run(tmp_path, Disturbed(8, 2 * 7, spoil))
     step, tensors = checkpoint.newest(tmp_path)
     assert step == 6
@@ -195,15 +195,43 @@ def test_what_is_not_finite_stops_the_run_and_is_never_saved(tmp_path):
 
 def test_not_even_when_a_checkpoint_falls_due_within_the_window(tmp_path):
     plan = replace(PLAN, log_every=1000, checkpoint_minutes=0.0)
-    with pytest.raises(TrainingError, match="at step 7 of 30"):
+    with pytest.raises(TrainingError, match="at step 7 of 20"):
         run(tmp_path, Disturbed(8, 2 * 7, spoil), plan=plan)
     assert checkpoint.newest(tmp_path)[0] == 7
 
 
+def test_weights_that_a_step_has_ruined_are_never_saved_though_the_loss_was_finite(tmp_path):
+    learner, optimiser = parts("sgd")
+    weight = learner.framework.online.projector[0].weight
+    weight.register_hook(lambda gradient: gradient / 0)  # as an overflow on the way back
+    plan = replace(PLAN, warmup_epochs=0.0, checkpoint_minutes=0.0)
+    with pytest.raises(TrainingError, match=r"projector\.0\.weight is not finite after step 0"):
+        train(learner, images(), calm(), optimiser, WEIGHTS, plan, tmp_path)
+    assert checkpoint.newest(tmp_path) is None
+
+
+def test_a_line_is_the_mean_over_micro_steps(tmp_path):
+    plan = replace(PLAN, log_every=1)
+    with pytest.raises(InterruptedTrainingError):
+        run(tmp_path, Disturbed(8, 0, terminate), plan=plan)
+    learner, _ = parts()
+    order = epoch_order(IMAGES, PLAN.seed, 0)
+    seen = []
+    for micro in range(2):
+        rows = slice(4 * micro, 4 * micro + 4)
+        query, key = calm()(images().pixels[order[rows]], 0, rows)
+        seed_noise(PLAN.seed, 0, micro)
+        seen.append(learner.train()(query, key).terms)
+    line = read_lines(tmp_path / "metrics.jsonl")[0]
+    for name in ("contrast", "gate_kl"):
+        assert line[name] == pytest.approx((seen[0][name] + seen[1][name]).item() / 2, rel=1e-5)
+    assert line["loss"] == pytest.approx(line["contrast"] + 0.1 * line["gate_kl"], rel=1e-6)
+
+
 def test_moments_between_epochs_are_saved_when_they_are_due(tmp_path):
     with pytest.raises(OSError, match="power"):
-        run(tmp_path, Disturbed(8, 2 * 4, die), plan=replace(PLAN, checkpoint_minutes=0.0))
-    assert checkpoint.newest(tmp_path)[0] == 4
+        run(tmp_path, Disturbed(8, 2 * 5, die), plan=replace(PLAN, checkpoint_minutes=0.0))
+    assert checkpoint.newest(tmp_path)[0] == 5
 
 
 def test_what_gradients_do_not_move_is_moved_once_an_optimiser_step(tmp_path):
@@ -221,12 +249,12 @@ def test_accumulated_gradients_are_those_of_the_mean_over_micro_steps(tmp_path):
         train(learner, images(), Disturbed(8, 0, terminate), optimiser, weights, plan, tmp_path)
 
     expected, _ = parts("sgd")
-    order = torch.randperm(IMAGES, generator=_order_generator())
+    order = epoch_order(IMAGES, PLAN.seed, 0)
     losses = []
     for micro in range(2):
         rows = slice(4 * micro, 4 * micro + 4)
         query, key = calm()(images().pixels[order[rows]], 0, rows)
-        torch.manual_seed(_noise_seed(0, micro))
+        seed_noise(PLAN.seed, 0, micro)
         step = expected.train()(query, key)
         losses.append(2.0 * step.terms["contrast"] + 0.5 * step.terms["gate_kl"])
     (sum(losses) / 2).backward()
@@ -237,18 +265,6 @@ def test_accumulated_gradients_are_those_of_the_mean_over_micro_steps(tmp_path):
         torch.testing.assert_close(learner.get_parameter(name), moved, atol=1e-6, rtol=1e-4)
     line = read_lines(tmp_path / "metrics.jsonl")[0]
     assert line["lr"] == pytest.approx(0.05)
-
-
-def _order_generator():
-    from pellucid.randomness import seeded
-
-    return seeded(PLAN.seed, "order", 0)
-
-
-def _noise_seed(step, micro):
-    from pellucid.randomness import seeded
-
-    return seeded(PLAN.seed, step, micro).initial_seed()
 
 
 def test_signal_handlers_are_given_back(tmp_path):

@@ -1,5 +1,6 @@
 """Where training runs, and in what precision."""
 
+import atexit
 import os
 import platform
 from pathlib import Path
@@ -34,6 +35,7 @@ def join_processes(device: torch.device) -> None:
         if device.type == "cuda":
             torch.cuda.set_device(device)
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        atexit.register(dist.destroy_process_group)
 
 
 def hardware(device: torch.device) -> dict[str, str | int]:

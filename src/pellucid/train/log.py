@@ -89,8 +89,9 @@ class Log:
         """
         if not self.pending:
             return
-        names = list(self.pending[0][1])
-        device = self.pending[-1][1][names[0]].device
+        newest = self.pending[-1][1]  # a restored window has lost the order of its names
+        names = list(newest)
+        device = newest[names[0]].device
         table = torch.stack(
             [torch.stack([v[n].float() for n in names]).to(device) for _, v in self.pending]
         ).cpu()

@@ -17,12 +17,12 @@ from pellucid.learner import Learner, weigh
 from pellucid.randomness import seed_noise
 from pellucid.train import checkpoint
 from pellucid.train.batches import TwoViews, epoch_batches, own_rows
-from pellucid.train.log import Log
+from pellucid.train.log import Log, TrainingError
 from pellucid.train.observe import observe
 from pellucid.train.optimisers import set_rates
 from pellucid.train.plan import Plan
 from pellucid.train.schedules import warmup_cosine
-from pellucid.types import Step
+from pellucid.types import Step, Terms
 
 
 class InterruptedTrainingError(RuntimeError):
@@ -50,7 +50,7 @@ def train(
         run: the run directory, which exists.
 
     Raises:
-        TrainingError: a loss is not finite.
+        TrainingError: a loss or a weight is not finite.
         InterruptedTrainingError: SIGTERM or Ctrl-C came; the state was saved.
     """
     device = next(learner.parameters()).device
@@ -82,6 +82,7 @@ def train(
             for step in range(first, (epoch + 1) * steps_each):
                 set_rates(optimiser, warmup_cosine(step, steps, warmup))
                 micro_steps: list[Step] = []
+                losses: list[torch.Tensor] = []
                 for micro in range(plan.accumulate):
                     pixels = next(batches).to(device, non_blocking=True)
                     rows = own_rows(plan.batch, plan.accumulate, micro)
@@ -93,17 +94,19 @@ def train(
                         loss = weigh(out.terms, weights)
                         torch.autograd.backward(loss / plan.accumulate)
                     micro_steps.append(out)
+                    losses.append(loss.detach())
                 optimiser.step()
                 optimiser.zero_grad()
                 learner.after_step(micro_steps, (step + 1) / steps)
 
                 extra = observe(out.query) if log.due(step) else {}
                 rates = {"lr": optimiser.param_groups[0]["lr"]}
-                log.add(step, {"loss": loss, **out.terms}, extra, rates)
+                log.add(step, _means(losses, micro_steps), extra, rates)
                 late = time.monotonic() - saved_at > plan.checkpoint_minutes * 60
                 ends = step + 1 == (epoch + 1) * steps_each
                 if main and (ends or late or stop):
                     log.flush()  # nothing that is not finite reaches the disk
+                    _check_finite(learner, step)
                     checkpoint.save(run, step + 1, learner, optimiser, log.state())
                     saved_at = time.monotonic()
                 if stop:
@@ -111,6 +114,27 @@ def train(
                         f"stopped by {stop[0]} and saved at step {step + 1} of {steps}; "
                         "the same command goes on from there"
                     )
+
+
+@torch.no_grad()
+def _means(losses: list[torch.Tensor], steps: list[Step]) -> Terms:
+    """The loss and the terms of an optimiser step: means over its micro-steps."""
+    terms = [{"loss": loss, **step.terms} for loss, step in zip(losses, steps, strict=True)]
+    return {name: torch.stack([t[name].float() for t in terms]).mean() for name in terms[0]}
+
+
+def _check_finite(learner: Learner, step: int) -> None:
+    """Refuse weights that a gradient beyond the numbers' range has ruined, whatever the loss was.
+
+    Raises:
+        TrainingError: naming the first such weight.
+    """
+    for name, parameter in learner.named_parameters():
+        if not bool(parameter.isfinite().all()):
+            raise TrainingError(
+                f"{name} is not finite after step {step}, and is not saved; "
+                "lower the learning rate, raise the temperature, or set train.precision=fp32"
+            )
 
 
 def layout(views: torch.Tensor) -> torch.Tensor:
@@ -121,8 +145,12 @@ def layout(views: torch.Tensor) -> torch.Tensor:
 def _wrap(learner: Learner) -> torch.nn.Module:
     if distributed.world_size() == 1:
         return learner
-    # Two forwards a step through one branch: buffers must not be broadcast in place between them.
-    return DistributedDataParallel(learner, broadcast_buffers=False)
+    if next(learner.parameters()).is_cuda:  # gloo cannot synchronise batch norm
+        convert = torch.nn.SyncBatchNorm.convert_sync_batchnorm
+        learner = convert(learner)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    # The learner makes both forwards of a step inside one call, so buffers are broadcast before
+    # it and never between a forward and its backward.
+    return DistributedDataParallel(learner)
 
 
 def _sync(model: torch.nn.Module, last: bool) -> contextlib.AbstractContextManager[None]:
