@@ -99,7 +99,9 @@ def test_a_term_without_a_weight_and_a_weight_without_a_term_are_errors():
     terms = {"contrast": torch.tensor(1.0), "gate_kl": torch.tensor(1.0)}
     with pytest.raises(ValueError, match=r"no weight for the term gate_kl; set weights\.gate_kl="):
         weigh(terms, {"contrast": 1.0})
-    with pytest.raises(ValueError, match=r"a weight for entropy.*terms here are contrast, gate_kl"):
+    with pytest.raises(
+        ValueError, match=r"weights\.entropy is set.*terms here are contrast, gate_kl"
+    ):
         weigh(terms, {"contrast": 1.0, "gate_kl": 1.0, "entropy": 1.0})
 
 

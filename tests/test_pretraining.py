@@ -98,7 +98,7 @@ def test_another_recipe_in_the_same_folder_is_refused(whole):
 
 def test_what_cannot_be_built_is_refused_before_data_are_read(tmp_path, monkeypatch):
     monkeypatch.setattr(pretraining, "open_images", None)
-    with pytest.raises(RecipeError, match="a weight for entropy"):
+    with pytest.raises(RecipeError, match="nothing computes entropy"):
         pretrain(tiny("weights.entropy=1"), tmp_path / "run", device="cpu", say=silent)
     assert not (tmp_path / "run").exists()
 

@@ -119,7 +119,7 @@ def test_a_set_that_is_not_there_says_both_ways(
 
 
 def test_imagenet_needs_a_root(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="imagenet100 cannot be fetched: set data.root"):
+    with pytest.raises(DataError, match=r"imagenet100 cannot be fetched: set data\.root"):
         open_source("imagenet100", "train", download=True)
     with pytest.raises(DataError, match="is no folder"):
         open_source("imagenet", "train", root=tmp_path / "nowhere")
