@@ -1,13 +1,14 @@
 """The command line: help, errors in words, and the whole way from images to a table."""
 
 import json
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from pellucid import cli
+from pellucid import cli, pretraining
 from pellucid.cli import main
-from pellucid.recipe import names
+from pellucid.recipe import compose, names
 
 VERBS = ("pretrain", "preview", "evaluate", "compare", "list")
 TINY = [
@@ -44,7 +45,8 @@ def test_each_verb_has_help_with_an_example(capsys, verb):
         [],
         ["train"],
         ["pretrain", "ncl"],
-        ["pretrain", "ncl", "scenes"],
+        ["pretrain", "ncl", "scenes", "--outt", "x"],
+        ["evaluate", "a", "b"],
         ["list", "dogs"],
         ["compare"],
     ],
@@ -72,6 +74,39 @@ def test_an_error_ends_with_1_and_a_line_without_a_trace(tmp_path, capsys, argum
     assert words in said.err
     assert "Traceback" not in said.err + said.out
     assert not (tmp_path / "run").exists()
+
+
+def asked(monkeypatch, arguments):
+    """What `pretrain` is called with."""
+    calls = []
+    monkeypatch.setattr(pretraining, "pretrain", lambda *given, **_: calls.append(given))
+    assert main(["pretrain", *arguments]) == 0
+    [(recipe, folder)] = calls
+    return recipe, folder
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["ncl", "scenes", "small", "lr=0.3", "train.seed=2", "--out", "a"],
+        ["ncl", "scenes", "small", "--out", "a", "lr=0.3", "train.seed=2"],
+        ["--out", "a", "ncl", "scenes", "--device", "cpu", "small", "lr=0.3", "train.seed=2"],
+        ["ncl", "scenes", "small", "lr=0.3", "--out", "a", "train.seed=2"],
+    ],
+)
+def test_settings_may_stand_anywhere(monkeypatch, arguments):
+    recipe, folder = asked(monkeypatch, arguments)
+    assert recipe == compose("ncl", "scenes", "small", ["lr=0.3", "train.seed=2"])
+    assert folder == Path("a")
+
+
+def test_a_run_directory_is_named_after_what_is_in_it(monkeypatch, tmp_path):
+    for arguments, name in (
+        (["ncl", "scenes"], "ncl-scenes-paper-0"),
+        (["bayesncl", "cifar10", "small", "train.seed=3"], "bayesncl-cifar10-small-3"),
+        (["ncl", str(tmp_path / "..")], f"ncl-{tmp_path.parent.name}-paper-0"),
+    ):
+        assert asked(monkeypatch, arguments)[1] == Path("runs") / name
 
 
 def test_brackets_of_a_message_are_not_taken_for_markup(tmp_path, capsys):

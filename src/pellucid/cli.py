@@ -22,7 +22,7 @@ examples:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; 0 when it did what was asked, 1 for an error in words, 2 for bad usage."""
-    options = _parser().parse_args(arguments)
+    options = _parse(arguments)
     errors = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
         options.verb(options)
@@ -36,6 +36,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         errors.print(str(error), markup=False)
         return 1
     return 0
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options; settings may stand before and after flags, which argparse alone refuses."""
+    parser = _parser()
+    options, rest = parser.parse_known_args(arguments)
+    if rest and (not hasattr(options, "settings") or any(word[:1] == "-" for word in rest)):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if rest:
+        options.settings = [*options.settings, *rest]
+    return options
 
 
 def _parser() -> argparse.ArgumentParser:

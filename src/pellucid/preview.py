@@ -110,7 +110,7 @@ def _sheet(
     for axes, (name, shown) in zip(grid, rows.items(), strict=True):
         axes[0].set_ylabel(name)
         for ax, image in zip(axes, shown, strict=False):
-            ax.imshow(image.clamp(0, 1).permute(1, 2, 0), interpolation="nearest")
+            ax.imshow(image.clamp(0, 1).permute(1, 2, 0).numpy(), interpolation="nearest")
             ax.set_xticks([])
             ax.set_yticks([])
     out.parent.mkdir(parents=True, exist_ok=True)
