@@ -9,7 +9,6 @@ from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int, UInt8
-from sklearn.datasets import load_digits, load_sample_images
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -86,6 +85,8 @@ def make_scenes(
 
 def _originals() -> tuple[Float[Tensor, "m 8 8"], Int[Tensor, " m"], Tensor]:
     """The ink in 0 to 1, the digits, and which originals are held out for test images."""
+    from sklearn.datasets import load_digits  # here, because it takes a second
+
     data = load_digits()
     digits = torch.from_numpy(data.target).long()
     shows = F.one_hot(digits)
@@ -104,6 +105,8 @@ def _crops(backgrounds: Tensor, size: int, generator: torch.Generator) -> Float[
     places = torch.rand(2, count, generator=generator)
     steps = (torch.arange(size) + 0.5) / size
     scenes = torch.empty(count, 3, size, size)
+    from sklearn.datasets import load_sample_images  # here, because it takes a second
+
     photographs = load_sample_images().images
     for background, (number, top, left, bottom, right) in enumerate(REGIONS):
         rows = (backgrounds == background).nonzero()[:, 0]

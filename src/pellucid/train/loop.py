@@ -78,7 +78,7 @@ def train(
             order = epoch_batches(
                 len(images), plan.batch, plan.accumulate, plan.seed, epoch, skip_steps=skip
             )
-            batches = images.batches(list(order))
+            batches = images.batches(order)
             for step in range(first, (epoch + 1) * steps_each):
                 set_rates(optimiser, warmup_cosine(step, steps, warmup))
                 micro_steps: list[Step] = []

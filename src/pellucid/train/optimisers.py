@@ -50,7 +50,7 @@ def parameter_groups(
     if unmatched:
         parts = sorted({name.rsplit(".", 1)[0] for name in named})
         raise ValueError(
-            f"optimiser.lr_of.{min(unmatched)} matches no parameter; "
+            f"lr_of.{min(unmatched)} matches no parameter; "
             f"prefixes here are those of {', '.join(parts)}"
         )
     return list(groups.values())
