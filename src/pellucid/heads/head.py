@@ -26,6 +26,6 @@ class Head(nn.Module, ABC):
     def after_step(self, embeddings: Sequence[Embedding], progress: float) -> None:
         """Move what gradients do not, once per optimiser step; the default has nothing to move.
 
-        `embeddings` are this process' online embeddings of all micro-steps of the optimiser step,
+        `embeddings` are this process' query embeddings of all micro-steps of the optimiser step,
         `progress` is the share of training that is done, from 0 to 1.
         """
