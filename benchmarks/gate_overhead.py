@@ -17,8 +17,8 @@ import torch
 from pellucid.build import build_learner, build_optimiser
 from pellucid.learner import weigh
 from pellucid.recipe import compose
-from pellucid.train.device import hardware, pick_device, resolve_precision
-from pellucid.train.loop import autocast, layout
+from pellucid.train.device import autocast, hardware, pick_device, resolve_precision
+from pellucid.train.loop import layout
 
 
 def main() -> None:

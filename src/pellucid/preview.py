@@ -15,8 +15,8 @@ from pellucid.evaluate.cost import branch_cost
 from pellucid.learner import weigh
 from pellucid.pretraining import fitting_batch, with_plan
 from pellucid.recipe import Recipe
-from pellucid.train.device import hardware, pick_device, resolve_precision
-from pellucid.train.loop import autocast, layout
+from pellucid.train.device import autocast, hardware, pick_device, resolve_precision
+from pellucid.train.loop import layout
 
 SHOWN = 16
 TIMED = 3

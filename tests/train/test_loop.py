@@ -17,8 +17,9 @@ from pellucid.nets.mlp import mlp
 from pellucid.randomness import seed_noise
 from pellucid.train import checkpoint
 from pellucid.train.batches import TwoViews, epoch_order
+from pellucid.train.device import autocast
 from pellucid.train.log import TrainingError, read_lines
-from pellucid.train.loop import InterruptedTrainingError, autocast, layout, train
+from pellucid.train.loop import InterruptedTrainingError, layout, train
 from pellucid.train.optimisers import OPTIMISERS, parameter_groups
 from pellucid.train.plan import Plan
 

@@ -9,7 +9,7 @@ import torch
 from pellucid.branch import Branch
 from pellucid.data.image_set import ImageSet
 from pellucid.evaluate.cost import branch_cost, training_time
-from pellucid.evaluate.extract import BATCH, Features, autocast, extract, image_batches
+from pellucid.evaluate.extract import BATCH, Features, extract, image_batches
 from pellucid.evaluate.gradient_conflict import gradient_conflict
 from pellucid.evaluate.interpretability import (
     AT,
@@ -31,7 +31,7 @@ from pellucid.nets.batch_norm import recalibrate_batch_norm
 from pellucid.recipe import Recipe
 from pellucid.run import SCORES, Run
 from pellucid.train.checkpoint import write_text
-from pellucid.train.device import hardware, pick_device, resolve_precision
+from pellucid.train.device import autocast, hardware, pick_device, resolve_precision
 
 CALIBRATION = 2048
 """Training images behind the batch-norm statistics of the untrained branch, at most."""

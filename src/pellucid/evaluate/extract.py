@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from pellucid.branch import Branch
 from pellucid.data.image_set import ImageSet
+from pellucid.train.device import autocast
 
 Preprocess = Callable[[UInt8[Tensor, "b 3 h w"]], Float[Tensor, "b 3 s s"]]
 
@@ -104,11 +105,6 @@ def image_batches(
     for some in pixels:
         ready = preprocess(some.to(device, non_blocking=True))
         yield ready.contiguous(memory_format=torch.channels_last)
-
-
-def autocast(device: torch.device, precision: str) -> torch.autocast:
-    """The precision that a run was trained in, as a context."""
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ class InverseFrequency(Head):
     """z_k / sqrt(pi_k), whose similarity before normalisation is sum_k z_k z'_k / pi_k.
 
     pi_k is the share of images in which dimension k is not 0. Given `frequencies` [K] are used as
-    they are. Otherwise pi is estimated from the online embeddings of every process, after each
+    they are. Otherwise pi is estimated from the query embeddings of every process, after each
     step: 1 before the first step (no reweighting), then the plain average over the first
     1 / (1 - momentum) steps, then an exponential average, so the start at 1 leaves no trace. An
     activation that is never 0 (softplus, a signed head) has pi = 1 and is left as it is.

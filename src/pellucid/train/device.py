@@ -29,6 +29,11 @@ def resolve_precision(precision: Precision, device: torch.device) -> Precision:
     return "bf16" if torch.cpu._is_avx512_bf16_supported() else "fp32"
 
 
+def autocast(device: torch.device, precision: str) -> torch.autocast:
+    """The context of a forward pass in a resolved precision."""
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
+
+
 def join_processes(device: torch.device) -> None:
     """Join the other processes when started by torchrun; nothing otherwise."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():

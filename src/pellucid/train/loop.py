@@ -17,6 +17,7 @@ from pellucid.learner import Learner, weigh
 from pellucid.randomness import seed_noise
 from pellucid.train import checkpoint
 from pellucid.train.batches import TwoViews, epoch_batches, own_rows
+from pellucid.train.device import autocast
 from pellucid.train.log import Log, TrainingError
 from pellucid.train.observe import observe
 from pellucid.train.optimisers import set_rates
@@ -157,11 +158,6 @@ def _sync(model: torch.nn.Module, last: bool) -> contextlib.AbstractContextManag
     if isinstance(model, DistributedDataParallel) and not last:
         return model.no_sync()
     return contextlib.nullcontext()
-
-
-def autocast(device: torch.device, precision: str) -> torch.autocast:
-    """The context of a training forward in a resolved precision."""
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
 
 
 @contextlib.contextmanager

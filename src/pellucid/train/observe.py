@@ -3,10 +3,8 @@
 import torch
 from torch import Tensor
 
+from pellucid.metrics.activity import ACTIVE
 from pellucid.types import Embedding
-
-ACTIVE = 1e-5
-"""A dimension is active on an image when |z| of the unit row exceeds this, as in the metrics."""
 
 
 @torch.no_grad()
@@ -15,7 +13,7 @@ def observe(embedding: Embedding) -> dict[str, Tensor]:
 
     `density`: share of active entries of z. `z_std`: mean standard deviation of unit rows' columns
     times sqrt(K); 0 when all images have one representation. With a gate: `gate_open`, the share
-    of open gates; `gate_always` and `gate_never`, the share of dimensions open on all and on no
+    of gates with a probability above 0.5 (whatever the head's threshold); `gate_always` and `gate_never`, the share of dimensions open on all and on no
     image; `images_closed`, the share of images with every gate closed.
     """
     z = embedding.z.float()
