@@ -12,9 +12,10 @@ def observe(embedding: Embedding) -> dict[str, Tensor]:
     """Use of dimensions and gates in one batch; scalars on the device, so nothing waits.
 
     `density`: share of active entries of z. `z_std`: mean standard deviation of unit rows' columns
-    times sqrt(K); 0 when all images have one representation. With a gate: `gate_open`, the share
-    of gates with a probability above 0.5 (whatever the head's threshold); `gate_always` and `gate_never`, the share of dimensions open on all and on no
-    image; `images_closed`, the share of images with every gate closed.
+    times sqrt(K); 0 when all images have one representation. With a gate, where open means a
+    probability above 0.5 whatever the head's threshold: `gate_open`, the share of open gates;
+    `gate_always` and `gate_never`, the share of dimensions open on all and on no image;
+    `images_closed`, the share of images with every gate closed.
     """
     z = embedding.z.float()
     unit = z / z.norm(dim=1, keepdim=True).clamp_min(1e-12)
