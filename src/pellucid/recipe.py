@@ -14,10 +14,10 @@ from pellucid.heads import HEADS
 from pellucid.nets.encoders import Stem
 from pellucid.query_transforms import QUERY_TRANSFORMS
 from pellucid.settings import Choice, RecipeError, checked, coerce, parse_value, unknown
+from pellucid.train.batches import RGB
 from pellucid.train.optimisers import OPTIMISERS
 from pellucid.train.plan import Plan
 
-RGB = tuple[float, float, float]
 TREE = dict[str, Any]
 PAPER = "paper"
 

@@ -44,7 +44,7 @@ class Log:
     ) -> None:
         self.run, self.every, self.steps, self.batch, self.writes = run, every, steps, batch, writes
         self.pending: list[tuple[int, Terms]] = []
-        self.step, self.flushed_at, self.flushed_step = start, time.perf_counter(), start
+        self.flushed_at, self.flushed_step = time.perf_counter(), start
         self.printed_at = time.perf_counter()
         self.console = Console(stderr=True)
         self.bar = Progress(
