@@ -23,7 +23,7 @@ from pellucid.run import open_run
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("runs", nargs="+", type=Path)
-    parser.add_argument("--images", type=int, default=4000)
+    parser.add_argument("--images", type=int, default=20000)
     options = parser.parse_args()
     for folder in options.runs:
         run = open_run(folder)

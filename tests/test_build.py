@@ -27,7 +27,7 @@ def test_a_learner_is_what_its_recipe_says_and_untouched_by_the_dry_run():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (["weights.entropy=1"], r"weights\.entropy is set, and nothing computes entropy"),
+        (["weights.entropi=1"], r"weights\.entropi is set, and nothing computes entropi"),
         (["encoder.name=resnet18-thn"], r"unknown encoder .*near names: resnet18-thin"),
         (["head.layers=4"], r"layers must be 1, 2 or 3, got 4"),
         (["framework.temperature=0"], "temperature must be positive"),

@@ -14,6 +14,7 @@ from pellucid.nets.mlp import mlp
 from pellucid.query_transforms import QUERY_TRANSFORMS
 from pellucid.randomness import seed_noise
 from pellucid.recipe import Recipe
+from pellucid.regularisers import REGULARISERS
 from pellucid.settings import RecipeError
 from pellucid.train.batches import TwoViews
 from pellucid.train.optimisers import OPTIMISERS, parameter_groups
@@ -31,7 +32,8 @@ def build_branch(recipe: Recipe) -> Branch:
         settings.name, size, settings.stem, settings.stem_padding, settings.stem_stride
     )
     features = feature_width(encoder, size)
-    projector = mlp(features, recipe.projector.hidden, dimensions)
+    width, norm = recipe.projector.hidden, recipe.projector.batch_norm
+    projector = mlp(features, width, dimensions, batch_norm=norm)
     return Branch(encoder, projector, recipe.head.build(HEADS, features, dimensions))
 
 
@@ -42,8 +44,14 @@ def build_learner(recipe: Recipe) -> Learner:
         RecipeError: a term without a weight, a weight without a term, or parts that do not fit.
     """
     try:
-        framework = recipe.framework.build(FRAMEWORKS, build_branch(recipe))
-        learner = Learner(framework, recipe.query_transform.build(QUERY_TRANSFORMS))
+        branch = build_branch(recipe)
+        framework = recipe.framework.build(FRAMEWORKS, branch, recipe.projector.dimensions)
+        transform = recipe.query_transform.build(QUERY_TRANSFORMS, recipe.views.size)
+        regularisers = [
+            REGULARISERS[name](branch.encoder, transform, **settings)
+            for name, settings in recipe.regularisers.items()
+        ]
+        learner = Learner(framework, transform, regularisers)
         learner.eval()  # a dry run must not touch batch-norm statistics
         images = torch.zeros(2, 3, recipe.views.size, recipe.views.size)
         with torch.no_grad():

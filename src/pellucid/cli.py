@@ -110,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-_KINDS = ("heads", "frameworks", "transforms", "optimisers", "encoders")
+_KINDS = ("heads", "frameworks", "transforms", "regularisers", "optimisers", "encoders")
 
 
 def _verb(

@@ -1,6 +1,6 @@
 """The learner: query transform -> framework -> regularisers, and the one sum of their terms."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
 from jaxtyping import Float
@@ -14,6 +14,11 @@ from pellucid.types import Step, Terms, merge
 
 class Learner(nn.Module):
     """All that trains, as one module: two views [B, 3, H, W] -> `Step` with every term.
+
+    A symmetric framework is run on (T(query), key) and on (T(key), query), each through batch norm
+    by itself. Its own terms are summed over the two, as BYOL publishes its loss; those of query
+    transform, head and regularisers are averaged, so their weights mean the same in every
+    framework. The step that is returned holds the embeddings of the first.
 
     Args:
         framework: compares the views.
@@ -33,12 +38,18 @@ class Learner(nn.Module):
         self.regularisers: Iterable[Regulariser] = nn.ModuleList(regularisers)  # type: ignore[assignment]
 
     def forward(self, query: Float[Tensor, "b 3 h w"], key: Float[Tensor, "b 3 h w"]) -> Step:
-        transformed, terms = self.query_transform(query)
-        step: Step = self.framework(transformed, key)
-        terms = merge(terms, step.terms, _mean_terms([step.query.terms, step.key.terms]))
-        for regulariser in self.regularisers:
-            terms = merge(terms, regulariser(step))
-        return step._replace(terms=terms)
+        pairs = [(query, key), (key, query)] if self.framework.symmetric else [(query, key)]
+        steps, own, beside = [], [], []
+        for first, second in pairs:
+            transformed, asked = self.query_transform(first)
+            step: Step = self.framework(transformed, second)
+            head = _combine([t for t in (step.query.terms, step.key.terms) if t], torch.mean)
+            of_regularisers = [regulariser(step) for regulariser in self.regularisers]
+            beside.append(merge(asked, head, *of_regularisers))
+            own.append(step.terms)
+            steps.append(step)
+        terms = merge(_combine(own, torch.sum), _combine(beside, torch.mean))
+        return steps[0]._replace(terms=terms)
 
     def after_step(self, steps: Sequence[Step], progress: float) -> None:
         """Move what gradients do not: call once after each optimiser step that was taken.
@@ -47,19 +58,16 @@ class Learner(nn.Module):
             steps: all micro-steps of the optimiser step, more than one under accumulation.
             progress: the share of the training that is done, 0 to 1.
         """
-        self.framework.after_step(steps, progress)
         self.framework.online.head.after_step([step.query for step in steps], progress)
+        self.framework.after_step(steps, progress)  # after the head, whose buffers it may copy
         for regulariser in self.regularisers:
             regulariser.after_step(steps, progress)
 
 
-def _mean_terms(sides: Sequence[Terms]) -> Terms:
-    """Head terms averaged over the sides that are trained; a momentum copy names no term."""
-    asking = [terms for terms in sides if terms]
-    return {
-        name: torch.stack([terms[name] for terms in asking]).mean()
-        for name in (asking[0] if asking else ())
-    }
+def _combine(several: Sequence[Terms], reduce: Callable[[Tensor], Tensor]) -> Terms:
+    """Terms of one set of names as one; none of none."""
+    names = several[0] if several else ()
+    return {name: reduce(torch.stack([terms[name] for terms in several])) for name in names}
 
 
 def weigh(terms: Terms, weights: Mapping[str, float]) -> Tensor:

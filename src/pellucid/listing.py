@@ -12,6 +12,7 @@ from pellucid.heads import HEADS
 from pellucid.nets.encoders import THIN
 from pellucid.query_transforms import QUERY_TRANSFORMS
 from pellucid.recipe import names
+from pellucid.regularisers import REGULARISERS
 from pellucid.settings import fields_of, unknown
 from pellucid.train.optimisers import OPTIMISERS
 
@@ -19,6 +20,7 @@ TABLES: dict[str, Mapping[str, Callable[..., Any]]] = {
     "heads": HEADS,
     "frameworks": FRAMEWORKS,
     "transforms": QUERY_TRANSFORMS,
+    "regularisers": REGULARISERS,
     "optimisers": OPTIMISERS,
 }
 

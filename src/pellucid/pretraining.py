@@ -64,6 +64,8 @@ def pretrain(
     optimiser = build_optimiser(recipe, learner)
     if distributed.rank() == 0:
         _describe(run, images, hardware(where), say)
+        for remark in learner.framework.remarks(len(images)):
+            say(f"warning: {remark}")
     began = time.perf_counter()
     train(learner, images, build_views(recipe), optimiser, recipe.weights, recipe.train, folder)
     say(

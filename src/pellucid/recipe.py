@@ -13,6 +13,7 @@ from pellucid.frameworks import FRAMEWORKS
 from pellucid.heads import HEADS
 from pellucid.nets.encoders import Stem
 from pellucid.query_transforms import QUERY_TRANSFORMS
+from pellucid.regularisers import REGULARISERS
 from pellucid.settings import Choice, RecipeError, checked, coerce, parse_value, unknown
 from pellucid.train.batches import RGB
 from pellucid.train.optimisers import OPTIMISERS
@@ -52,10 +53,11 @@ class EncoderSettings:
 
 @dataclass(frozen=True)
 class ProjectorSettings:
-    """Linear, ReLU, linear; no batch norm, as published."""
+    """Linear, ReLU, linear."""
 
     hidden: int = 2048
     dimensions: int = 256  # K
+    batch_norm: bool = False  # before the ReLU; BYOL has it, NCL and BayesNCL do not
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ class Recipe:
     head: Choice
     framework: Choice
     query_transform: Choice
+    regularisers: Mapping[str, Mapping[str, Any]]  # settings of those whose term has a weight
     optimiser: Choice
     lr: float
     lr_of: Mapping[str, float]
@@ -141,12 +144,12 @@ def resolve(tree: Mapping[str, Any]) -> Recipe:
     Raises:
         RecipeError: naming the key or value, and the near and the valid ones.
     """
-    valid = ["method", *SECTIONS, *TABLES, *NUMBERS, *NUMBER_MAPS]
+    valid = ["method", *SECTIONS, *TABLES, "regularisers", *NUMBERS, *NUMBER_MAPS]
     for key in tree:
         if key not in valid:
             raise unknown("key", key, valid)
     tree = overlay(DEFAULTS, tree)
-    for key in (*SECTIONS, *TABLES, *NUMBER_MAPS):
+    for key in (*SECTIONS, *TABLES, "regularisers", *NUMBER_MAPS):
         if not isinstance(tree.get(key, {}), Mapping):
             raise RecipeError(f"{key} is a section: set {key}.NAME=VALUE")
     parts: TREE = {"method": tree.get("method", "custom")}
@@ -162,10 +165,27 @@ def resolve(tree: Mapping[str, Any]) -> Recipe:
     for name, default in NUMBERS.items():
         parts[name] = coerce(tree.get(name, default), float, name)
     for name in NUMBER_MAPS:
-        parts[name] = {
-            key: coerce(value, float, f"{name}.{key}") for key, value in tree.get(name, {}).items()
-        }
+        given = tree.get(name, {}).items()
+        numbers = {key: coerce(value, float | None, f"{name}.{key}") for key, value in given}
+        parts[name] = {key: value for key, value in numbers.items() if value is not None}
+    parts["regularisers"] = _regularisers(tree.get("regularisers", {}), parts["weights"])
     return Recipe(**parts)
+
+
+def _regularisers(given: TREE, weights: Mapping[str, float]) -> dict[str, dict[str, Any]]:
+    """Settings of the regularisers that are on: those whose term has a weight."""
+    for name in given:
+        if name not in REGULARISERS:
+            raise unknown("regulariser", name, REGULARISERS)
+        if name not in weights and given[name]:
+            raise RecipeError(
+                f"regularisers.{name} is set, and {name} is off: set weights.{name}=NUMBER too"
+            )
+    return {
+        name: checked(given.get(name, {}), REGULARISERS[name], f"regularisers.{name}")
+        for name in REGULARISERS
+        if name in weights
+    }
 
 
 def names(kind: Literal["methods", "data", "sizes"]) -> list[str]:

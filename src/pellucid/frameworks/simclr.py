@@ -1,13 +1,15 @@
 """SimCLR (Chen et al., ICML 2020, arXiv 2002.05709)."""
 
+import math
+
 from jaxtyping import Float
 from torch import Tensor
 
 from pellucid.branch import Branch
-from pellucid.distributed import gather
+from pellucid.distributed import gather, world_size
 from pellucid.frameworks.framework import Framework
 from pellucid.losses import nt_xent
-from pellucid.types import Step
+from pellucid.types import Step, Terms
 
 
 class SimCLR(Framework):
@@ -26,3 +28,11 @@ class SimCLR(Framework):
         q, k = self.online(query), self.online(key)
         contrast = nt_xent(gather(q.z), gather(k.z), self.temperature)
         return Step({"contrast": contrast}, query=q, key=k, anchor=k)
+
+    def observe(self, step: Step) -> Terms:
+        """`information`: log(2N - 1) - loss, below the mutual information of the views in nats.
+
+        Source: the bound of InfoNCE (van den Oord et al., 2018, arXiv 1807.03748), equation 4.
+        """
+        images = world_size() * len(step.query.z)
+        return {"information": math.log(2 * images - 1) - step.terms["contrast"].detach()}

@@ -9,21 +9,35 @@ from pellucid.metrics.monosemanticity import Monosemanticity, monosemanticity
 from pellucid.metrics.rank import Orthogonality, effective_rank, orthogonality
 from pellucid.metrics.retrieval import Retrieval, rank_dimensions, retrieval_precision
 from pellucid.metrics.sparsity import activation_rate, density
+from pellucid.metrics.volume import (
+    EntropyGain,
+    Volume,
+    entropy_gain,
+    estimate_log_abs_det,
+    feature_volume,
+    log_abs_det,
+)
 
 __all__ = [
     "Conflict",
     "Consistency",
+    "EntropyGain",
     "Forces",
     "Monosemanticity",
     "Orthogonality",
     "Retrieval",
     "SemanticEntropy",
+    "Volume",
     "activation_rate",
     "active_entries",
     "as_published",
     "density",
     "effective_rank",
+    "entropy_gain",
+    "estimate_log_abs_det",
+    "feature_volume",
     "gradient_conflict",
+    "log_abs_det",
     "monosemanticity",
     "nt_xent_forces",
     "orthogonality",

@@ -9,6 +9,7 @@ from pellucid.data.views import (
     draw_views,
     make_views,
     normalise,
+    plain_views,
     take_rows,
 )
 from pellucid.distributed import rank, world_size
@@ -70,11 +71,13 @@ class TwoViews:
     ) -> tuple[Float[Tensor, "b 3 s s"], Float[Tensor, "b 3 s s"]]:
         return self._view(images, "query", step, rows), self._view(images, "key", step, rows)
 
+    def plain(self, images: UInt8[Tensor, "b 3 h w"]) -> Float[Tensor, "b 3 s s"]:
+        """The images as in evaluation: unaugmented, normalised."""
+        return normalise(plain_views(images, self.settings.size), self.mean, self.std)
+
     def _view(self, images: Tensor, side: str, step: int, rows: slice) -> Tensor:
         # The draws of the whole global batch are made and this rank's rows kept: a few numbers an
         # image, and no rank count, accumulation or restart can change a view.
-        height, width = images.shape[-2:]
-        generator = seeded(self.seed, side, step)
         height, width = images.shape[-2:]
         generator = seeded(self.seed, side, step)
         draws = draw_views(self.batch, height, width, self.settings, generator)

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from torch import Tensor
 
 from pellucid.train.checkpoint import write_text
+from pellucid.train.observe import collapse
 from pellucid.types import Terms
 
 METRICS, TIMING = "metrics.jsonl", "timing.jsonl"
@@ -37,12 +38,21 @@ class Log:
         steps: of the whole training.
         batch: images of a step.
         writes: False on ranks that only check.
+        settled: the step from which a collapse is worth a warning.
     """
 
     def __init__(
-        self, run: Path, every: int, start: int, steps: int, batch: int, writes: bool
+        self,
+        run: Path,
+        every: int,
+        start: int,
+        steps: int,
+        batch: int,
+        writes: bool,
+        settled: int = 0,
     ) -> None:
         self.run, self.every, self.steps, self.batch, self.writes = run, every, steps, batch, writes
+        self.settled, self.warned = settled, False
         self.pending: list[tuple[int, Terms]] = []
         self.flushed_at, self.flushed_step = time.perf_counter(), start
         self.printed_at = time.perf_counter()
@@ -70,9 +80,12 @@ class Log:
     def __exit__(self, *_: object) -> None:
         self.bar.stop()
 
-    def due(self, step: int) -> bool:
-        """Whether the step ends a window; only then are the costlier values worth computing."""
-        return (step + 1) % self.every == 0 or step + 1 == self.steps
+    def due(self, step: int, lines: int = 1) -> bool:
+        """Whether the step ends a window, or every so many of them (0: never), or the training.
+
+        Only then are the costlier values worth computing.
+        """
+        return lines > 0 and ((step + 1) % (lines * self.every) == 0 or step + 1 == self.steps)
 
     def add(self, step: int, values: Terms, extra: Terms, rates: dict[str, float]) -> None:
         """Take a step's values; at the end of a window check them, and write their means."""
@@ -110,6 +123,9 @@ class Log:
         line = {"step": last + 1, **means, **{n: v.item() for n, v in (extra or {}).items()}}
         self.pending = []
         self._write(last + 1, line | rates)
+        if last >= self.settled and not self.warned and (words := collapse(line)):
+            self.warned = True
+            self.console.print(f"warning: step {last + 1}: {words}", style="yellow", markup=False)
 
     def state(self) -> dict[str, Tensor]:
         """The window that is still open, so that a resumed run closes it with the same means."""

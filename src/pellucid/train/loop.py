@@ -14,16 +14,20 @@ from torch.optim import Optimizer
 from pellucid import distributed
 from pellucid.data.image_set import ImageSet
 from pellucid.learner import Learner, weigh
-from pellucid.randomness import seed_noise
+from pellucid.nets.batch_norm import recalibrate_batch_norm
+from pellucid.randomness import seed_noise, seeded
 from pellucid.train import checkpoint
 from pellucid.train.batches import TwoViews, epoch_batches, own_rows
 from pellucid.train.device import autocast
 from pellucid.train.log import Log, TrainingError
-from pellucid.train.observe import observe
+from pellucid.train.observe import observe, observe_entropy
 from pellucid.train.optimisers import set_rates
 from pellucid.train.plan import Plan
 from pellucid.train.schedules import warmup_cosine
 from pellucid.types import Step, Terms
+
+CALIBRATION = 2048
+"""Training images behind the final batch-norm statistics, at most (one batch at least)."""
 
 
 class InterruptedTrainingError(RuntimeError):
@@ -67,7 +71,7 @@ def train(
     learner.train()
     main = distributed.rank() == 0
     with (
-        Log(run, plan.log_every, start, steps, plan.batch, writes=main) as log,
+        Log(run, plan.log_every, start, steps, plan.batch, main, settled=2 * warmup) as log,
         _stop_signal() as stop,
     ):
         if saved:
@@ -96,15 +100,25 @@ def train(
                         torch.autograd.backward(loss / plan.accumulate)
                     micro_steps.append(out)
                     losses.append(loss.detach())
+                extra: Terms = {}
+                if log.due(step):  # before the step, whose queue the loss has seen
+                    extra = observe(out.query) | learner.framework.observe(out)
+                if log.due(step, plan.measure_every):
+                    signs = seeded(plan.seed, "entropy", step)
+                    extra |= observe_entropy(learner, query, out, signs)
                 optimiser.step()
                 optimiser.zero_grad()
                 learner.after_step(micro_steps, (step + 1) / steps)
 
-                extra = observe(out.query) if log.due(step) else {}
                 rates = {"lr": optimiser.param_groups[0]["lr"]}
                 log.add(step, _means(losses, micro_steps), extra, rates)
                 late = time.monotonic() - saved_at > plan.checkpoint_minutes * 60
                 ends = step + 1 == (epoch + 1) * steps_each
+                if step + 1 == steps:
+                    with autocast(device, plan.precision):
+                        recalibrate_batch_norm(
+                            learner.framework.online, plain_batches(images, views, plan, device)
+                        )
                 if main and (ends or late or stop):
                     log.flush()  # nothing that is not finite reaches the disk
                     _check_finite(learner, step)
@@ -115,6 +129,22 @@ def train(
                         f"stopped by {stop[0]} and saved at step {step + 1} of {steps}; "
                         "the same command goes on from there"
                     )
+
+
+def plain_batches(
+    images: ImageSet, views: TwoViews, plan: Plan, device: torch.device
+) -> Iterator[torch.Tensor]:
+    """Plain images for the final batch-norm statistics, in whole batches of the training's size.
+
+    The online encoder has seen augmented and, with a query transform, transformed images, whose
+    statistics are not those of the images that it will be used on. Every run is recalibrated, also
+    one without a transform, so that runs differ in what they learnt and not in this.
+    """
+    batch = max(2, plan.batch // plan.accumulate)
+    count = max(1, min(CALIBRATION, len(images)) // batch)
+    order = torch.randperm(len(images), generator=seeded(plan.seed, "calibration"))
+    for pixels in images.batches(list(torch.split(order[: count * batch], batch))):
+        yield layout(views.plain(pixels.to(device, non_blocking=True)))
 
 
 @torch.no_grad()

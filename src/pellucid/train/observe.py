@@ -1,10 +1,22 @@
-"""What is watched while training: how gates and dimensions are used."""
+"""What is watched while training: how dimensions and gates are used, and what entropy is made."""
+
+from collections.abc import Mapping
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
+from pellucid.distributed import gather
+from pellucid.learner import Learner
+from pellucid.losses import gaussian_entropy
 from pellucid.metrics.activity import ACTIVE
-from pellucid.types import Embedding
+from pellucid.metrics.volume import entropy_gain
+from pellucid.types import Embedding, Step, Terms
+
+MEASURED = 4
+"""Images of which a transform's entropy gain is estimated while training."""
+FLAT, NARROW = 0.02, 1.5
+"""A `z_std` below the one or a `z_rank` below the other is a collapse. Untrained nets are near."""
 
 
 @torch.no_grad()
@@ -12,16 +24,21 @@ def observe(embedding: Embedding) -> dict[str, Tensor]:
     """Use of dimensions and gates in one batch; scalars on the device, so nothing waits.
 
     `density`: share of active entries of z. `z_std`: mean standard deviation of unit rows' columns
-    times sqrt(K); 0 when all images have one representation. With a gate, where open means a
-    probability above 0.5 whatever the head's threshold: `gate_open`, the share of open gates;
-    `gate_always` and `gate_never`, the share of dimensions open on all and on no image;
-    `images_closed`, the share of images with every gate closed.
+    times sqrt(K); 0 when all images have one representation. `z_rank`: exponential of the entropy
+    of their normalised singular values (`pellucid.metrics.effective_rank`); 1 then.
+
+    With a gate, where open means a probability above 0.5 whatever the head's threshold:
+    `gate_open`, the share of open gates; `gate_always` and `gate_never`, the share of dimensions
+    open on all and on no image; `images_closed`, the share of images with every gate closed.
     """
     z = embedding.z.float()
     unit = z / z.norm(dim=1, keepdim=True).clamp_min(1e-12)
+    singular = torch.linalg.svdvals(unit)
+    shares = singular / singular.sum().clamp_min(1e-12)
     seen = {
         "density": (unit.abs() > ACTIVE).float().mean(),
         "z_std": unit.std(dim=0).mean() * z.shape[1] ** 0.5,
+        "z_rank": torch.special.entr(shares).sum().exp(),
     }
     if embedding.gate is not None:
         is_open = embedding.gate.float() > 0.5
@@ -33,3 +50,41 @@ def observe(embedding: Embedding) -> dict[str, Tensor]:
             "images_closed": (~is_open).all(dim=1).float().mean(),
         }
     return seen
+
+
+def observe_entropy(
+    learner: Learner, query: Float[Tensor, "b 3 h w"], step: Step, generator: torch.Generator
+) -> Terms:
+    """The entropies that IE-CL is about, in nats; scalars on the device.
+
+    `query_entropy`, `anchor_entropy`: of this batch's projections on all ranks
+    (`pellucid.losses.gaussian_entropy`). With a query transform, on the first few query views:
+    `entropy_gain` = E log |det J|, and `entropy_gain_scale_free` (`pellucid.metrics.entropy_gain`).
+
+    Args:
+        learner: whose query transform.
+        query: views before the transform.
+        step: what the learner made of them.
+        generator: of the estimate's random signs, on the CPU.
+    """
+    with torch.no_grad():
+        seen = {
+            "query_entropy": gaussian_entropy(gather(step.query.u)),
+            "anchor_entropy": gaussian_entropy(gather(step.anchor.u)),
+        }
+    few = query[:MEASURED].float()
+    if learner.query_transform(few)[0] is few:
+        return seen
+    gain = entropy_gain(lambda x: learner.query_transform(x)[0], few, generator)
+    return seen | {"entropy_gain": gain.total, "entropy_gain_scale_free": gain.scale_free}
+
+
+def collapse(values: Mapping[str, float]) -> str | None:
+    """What to tell a user whose representation has collapsed by the values of `observe`."""
+    if values.get("z_std", FLAT) >= FLAT and values.get("z_rank", NARROW) >= NARROW:
+        return None
+    return (
+        f"the representation has collapsed: z_std {values['z_std']:.2g} (0 when all images have "
+        f"one representation), z_rank {values['z_rank']:.3g} of a batch; lower the learning rate, "
+        "or raise framework.momentum"
+    )

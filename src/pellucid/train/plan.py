@@ -17,6 +17,7 @@ class Plan:
     warmup_epochs: float = 10.0
     precision: Precision = "auto"  # bf16 where the hardware has it
     log_every: int = 20  # steps
+    measure_every: int = 5  # lines of the log between measurements of entropies; 0 for none
     checkpoint_minutes: float = 10.0  # one is also written after every epoch
 
     def __post_init__(self) -> None:
@@ -24,6 +25,8 @@ class Plan:
         for name in ("epochs", "accumulate", "log_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.measure_every < 0:
+            raise ValueError(f"measure_every must be at least 0, got {self.measure_every}")
         if self.batch < 2:
             raise ValueError(f"batch must be at least 2 (a contrast needs two), got {self.batch}")
         if self.batch % self.accumulate:

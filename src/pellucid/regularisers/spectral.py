@@ -1,0 +1,102 @@
+"""The regulariser that bounds how much the encoder stretches."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.conv import _ConvNd
+
+from pellucid.losses.spectral import largest_singular_value, power_iteration, unit
+from pellucid.regularisers.regulariser import Regulariser
+from pellucid.types import Step, Terms
+
+WARM_UP = 20
+"""Power iterations at construction; afterwards one a step."""
+
+
+class Spectral(Regulariser):
+    """Term `spectral`: the mean over layers of the squared largest singular value of the operator.
+
+    A layer is a convolution (its kernel as a matrix [out, in x k x k]) or a linear map; its
+    operator, with `folded`, is that of it and the batch norm behind it, as in evaluation:
+    gamma / sqrt(running variance + eps) times each row. A row's variance is taken to grow with the
+    square of its length, so the gradient never merely shrinks a filter: batch norm would undo that.
+
+    Without `folded` it is the kernel's alone, the published form. On layers before a batch norm
+    that changes nothing but the scale of weights. Either bounds volume from above, not below.
+
+    Source: the encoder regulariser of IE-CL (arXiv 2603.12594), with the power iteration of
+    Miyato et al., 2018 (arXiv 1802.05957). The folded operator, squares and mean are ours.
+
+    Args:
+        encoder: whose layers; held, not owned: a learner trains and saves it.
+        folded: with the batch norm behind each layer.
+
+    Raises:
+        ValueError: the encoder has no convolution and no linear map.
+    """
+
+    def __init__(self, encoder: nn.Module, folded: bool = True) -> None:
+        super().__init__()
+        self.held = (encoder,)  # in a tuple, or its parameters would be saved twice
+        self.folded = folded
+        self.layers = layers_of(encoder)  # names: a conversion to synchronised batch norm replaces
+        if not self.layers:
+            raise ValueError("spectral needs an encoder with convolutions or linear maps")
+        for index, matrix in enumerate(self.matrices()):
+            start = unit(torch.randn(len(matrix), device=matrix.device))
+            left = power_iteration(matrix.detach(), start, WARM_UP)
+            self.register_buffer(f"left_{index}", left)
+
+    def forward(self, step: Step) -> Terms:
+        del step
+        largest = [
+            largest_singular_value(matrix, self.get_buffer(f"left_{index}"))
+            for index, matrix in enumerate(self.matrices())
+        ]
+        return {"spectral": torch.stack(largest).square().mean()}
+
+    @torch.no_grad()
+    def after_step(self, steps: Sequence[Step], progress: float) -> None:
+        """One power iteration for every layer."""
+        for index, matrix in enumerate(self.matrices()):
+            left = self.get_buffer(f"left_{index}")
+            left.copy_(power_iteration(matrix, left))
+
+    def matrices(self) -> Iterator[Float[Tensor, "m n"]]:
+        """The operator of each layer."""
+        encoder = self.held[0]
+        for layer, norm in self.layers:
+            weight = encoder.get_parameter(f"{layer}.weight").flatten(1)
+            if norm is None or not self.folded:
+                yield weight
+            else:
+                yield fold(weight, encoder.get_submodule(norm))
+
+
+def fold(weight: Float[Tensor, "m n"], norm: Any) -> Float[Tensor, "m n"]:
+    """Rows scaled as the batch norm behind them does in evaluation; blind to their length."""
+    lengths = weight.square().sum(dim=1)
+    tiny = torch.finfo(lengths.dtype).tiny
+    growth = (lengths + tiny) / (lengths.detach() + tiny)  # 1, with the gradient of the length
+    variance = norm.running_var * growth + norm.eps
+    gain = variance.rsqrt() if norm.weight is None else norm.weight * variance.rsqrt()
+    return weight * gain[:, None]
+
+
+def layers_of(encoder: nn.Module) -> list[tuple[str, str | None]]:
+    """Names of the layers, each with the batch norm that is registered next and fits, or None."""
+    kinds = (_ConvNd, nn.Linear, _BatchNorm)
+    named: list[tuple[str, Any]] = [
+        (n, m) for n, m in encoder.named_modules() if isinstance(m, kinds)
+    ]
+    found: list[tuple[str, str | None]] = []
+    for (name, module), (behind, norm) in zip(named, [*named[1:], ("", None)], strict=True):
+        if isinstance(module, _BatchNorm):
+            continue
+        fits = isinstance(norm, _BatchNorm) and norm.num_features == len(module.weight)
+        found.append((name, behind if fits and norm.track_running_stats else None))
+    return found
