@@ -33,9 +33,10 @@ format: .venv/ready ## rewrite the code in the project's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: .venv/ready  ## views a second against peers; the gate's training overhead
+bench: .venv/ready  ## views a second against peers; training overheads of the gate and of IE-CL
 	$(BIN)/python benchmarks/views.py
 	$(BIN)/python benchmarks/gate_overhead.py
+	$(BIN)/python benchmarks/iecl_overhead.py
 
 clean:   ## remove the virtual environment, caches and demo runs
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache runs/demo

@@ -177,6 +177,16 @@ def test_from_images_to_a_table(tmp_path, capsys, monkeypatch):
     assert "knn" in wide.export_text().lower()
 
 
+def test_a_preview_shows_what_a_query_transform_does(tmp_path, capsys):
+    out = tmp_path / "views.png"
+    settings = [*TINY, "query_transform.patch=2"]
+    assert main(["preview", "ie-simclr", "scenes", *settings, "--out", str(out)]) == 0
+    assert (tmp_path / "views-transform.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    said = capsys.readouterr()
+    assert "views-transform.png" in said.err
+    assert "query transform" in said.out
+
+
 def test_a_preview_is_a_png_and_an_estimate(tmp_path, capsys):
     out = tmp_path / "sheets" / "views.png"
     assert main(["preview", "ncl", "scenes", *TINY, "--out", str(out), "--device", "cpu"]) == 0

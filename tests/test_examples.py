@@ -33,6 +33,14 @@ def test_compose_trains(capsys):
     assert "gates open" in said
 
 
+@pytest.mark.parametrize("name", ["saib_in_your_loop", "saib_on_lightly"])
+def test_saib_and_the_regularisers_train_outside_of_a_learner(name, capsys):
+    assert math.isfinite(script(name).main(steps=2))
+    said = capsys.readouterr().out
+    assert "step 0: loss" in said
+    assert "step 1: loss" in said
+
+
 def test_your_own_head_becomes_sparser():
     module = script("your_own_head")
     try:

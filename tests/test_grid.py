@@ -12,6 +12,7 @@ from pellucid.frameworks import FRAMEWORKS
 from pellucid.heads import HEADS
 from pellucid.learner import Learner, weigh
 from pellucid.query_transforms import QUERY_TRANSFORMS
+from pellucid.regularisers import REGULARISERS
 from pellucid.train.optimisers import parameter_groups, sgd
 
 FEATURES, DIMENSIONS, IMAGES = 8, 10, 6
@@ -29,6 +30,7 @@ SETTINGS = {
 }
 HEAD_CASES = [(name, settings) for name in HEADS for settings in SETTINGS.get(name, [{}])]
 GRID = list(itertools.product(FRAMEWORKS, QUERY_TRANSFORMS, HEAD_CASES))
+SIZE = 8  # pixels; patches of 4 divide it
 
 
 def name_of(case):
@@ -50,15 +52,23 @@ def learner(request):
     torch.manual_seed(0)
     projector = nn.Sequential(nn.Linear(FEATURES, 12), nn.ReLU(), nn.Linear(12, DIMENSIONS))
     branch = Branch(encoder(), projector, HEADS[head](FEATURES, DIMENSIONS, **settings))
-    return Learner(FRAMEWORKS[framework](branch), QUERY_TRANSFORMS[transform]())
+    changes = QUERY_TRANSFORMS[transform](SIZE)
+    regularisers = [
+        REGULARISERS[name](branch.encoder, changes)
+        for name in REGULARISERS
+        if name != "transform_decay" or any(True for _ in changes.parameters())
+    ]
+    return Learner(FRAMEWORKS[framework](branch, DIMENSIONS), changes, regularisers)
 
 
 def views():
-    return torch.randn(IMAGES, 3, 8, 8), torch.randn(IMAGES, 3, 8, 8)
+    return torch.randn(IMAGES, 3, SIZE, SIZE), torch.randn(IMAGES, 3, SIZE, SIZE)
 
 
 def test_every_parameter_learns(learner):
     optimiser = sgd(parameter_groups(learner, 0.05, 1e-4, {}))
+    # A queue is empty at the first step, whose loss then has nothing to learn from.
+    learner.after_step([learner.train()(*views())], 0.1)
     before = {name: p.detach().clone() for name, p in learner.named_parameters()}
     seen = {name: 0.0 for name, p in learner.named_parameters() if p.requires_grad}
     for progress in (0.5, 1.0):
@@ -85,7 +95,7 @@ def test_forward_changes_nothing_but_batch_norm_statistics(learner):
     norms = {
         f"{name}.{buffer}"
         for name, module in learner.named_modules()
-        if isinstance(module, nn.BatchNorm2d)
+        if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d)
         for buffer in ("running_mean", "running_var", "num_batches_tracked")
     }
     assert changed

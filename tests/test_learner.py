@@ -9,7 +9,7 @@ from torch import multiprocessing, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from pellucid.branch import Branch
-from pellucid.frameworks import Framework, SimCLR
+from pellucid.frameworks import BYOL, Framework, SimCLR
 from pellucid.heads import BayesGate, InverseFrequency, NonNegative, Signed
 from pellucid.heads.head import Head
 from pellucid.learner import Learner, weigh
@@ -47,6 +47,12 @@ class OneSided(Framework):
         self.moved = (*self.moved, (steps, progress))
 
 
+class TwoSided(OneSided):
+    """Is run on both orders of the views."""
+
+    symmetric = True
+
+
 class Doubled(QueryTransform):
     def __init__(self):
         super().__init__()
@@ -54,6 +60,13 @@ class Doubled(QueryTransform):
 
     def forward(self, images):
         return self.scale * images, {"stretch": self.scale.square()}
+
+
+class Sized(QueryTransform):
+    """Has a term that depends on the images."""
+
+    def forward(self, images):
+        return 2 * images, {"brightness": images.mean()}
 
 
 class Spread(Regulariser):
@@ -159,6 +172,56 @@ def test_after_step_reaches_each_part_once_with_all_micro_steps(views):
     assert progress == 0.25
     assert all(e is s.query for e, s in zip(embeddings, steps, strict=True))
     assert len(embeddings) == 2
+
+
+def test_a_symmetric_framework_sums_its_own_terms_over_both_orders(views):
+    one, two = views
+    framework = TwoSided(branch())
+    step = Learner(framework, Doubled())(one, two)
+    there, back = framework(2 * one, two), framework(2 * two, one)
+    expected = there.terms["contrast"].item() + back.terms["contrast"].item()
+    assert there.terms["contrast"].item() != pytest.approx(back.terms["contrast"].item(), rel=1e-2)
+    assert step.terms["contrast"].item() == pytest.approx(expected, rel=1e-6)
+    torch.testing.assert_close(step.query.z, there.query.z)
+    torch.testing.assert_close(step.anchor.z, there.key.z)
+
+
+def test_a_symmetric_framework_averages_what_head_transform_and_regularisers_ask(views):
+    one, two = views
+    online, spread = branch(Asking()), Spread()
+    step = Learner(TwoSided(online), Sized(), [spread])(one, two)
+    assert step.terms.keys() == {"contrast", "brightness", "size", "spread"}
+    there, back = online(2 * one).u, online(2 * two).u
+    expected = {
+        "brightness": (one.mean() + two.mean()) / 2,
+        "size": (there.square().mean() + back.square().mean()) / 2,
+        "spread": ((there - online(two).u).mean() + (back - online(one).u).mean()) / 2,
+    }
+    for name, value in expected.items():
+        assert step.terms[name].item() == pytest.approx(value.item(), abs=1e-6), name
+    assert len(spread.seen) == 2
+    assert torch.equal(spread.seen[0].query.z, step.query.z)
+
+
+def test_each_view_of_a_symmetric_framework_passes_through_batch_norm_by_itself(views):
+    one, two = views
+    online = branch()
+    online.encoder.append(nn.BatchNorm1d(6))
+    seen = []
+    online.encoder.register_forward_hook(lambda _, args, features: seen.append(features))
+    Learner(TwoSided(online))(one, 3 * two + 5)
+    assert len(seen) == 4
+    for features in seen:
+        torch.testing.assert_close(features.mean(dim=0), torch.zeros(6), atol=1e-5, rtol=0)
+
+
+def test_the_head_moves_before_the_framework_that_may_copy_it(views):
+    online = branch(InverseFrequency(NonNegative(), 5))
+    learner = Learner(BYOL(online, nn.Identity()))
+    step = learner(*views)
+    learner.after_step([step], 0.5)
+    assert (online.head.frequencies < 1).any()
+    assert torch.equal(learner.framework.target.net.head.frequencies, online.head.frequencies)
 
 
 def test_everything_that_trains_is_a_parameter_of_the_learner():

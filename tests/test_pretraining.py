@@ -98,8 +98,8 @@ def test_another_recipe_in_the_same_folder_is_refused(whole):
 
 def test_what_cannot_be_built_is_refused_before_data_are_read(tmp_path, monkeypatch):
     monkeypatch.setattr(pretraining, "open_images", None)
-    with pytest.raises(RecipeError, match="nothing computes entropy"):
-        pretrain(tiny("weights.entropy=1"), tmp_path / "run", device="cpu", say=silent)
+    with pytest.raises(RecipeError, match="nothing computes entropi"):
+        pretrain(tiny("weights.entropi=1"), tmp_path / "run", device="cpu", say=silent)
     assert not (tmp_path / "run").exists()
 
 
@@ -164,6 +164,13 @@ def test_skipped_files_are_listed_without_the_escape_sequences_of_their_names(
     run = pretrain(tiny("train.epochs=1", method="ncl"), tmp_path / "run", device="cpu", say=silent)
     text = (run.folder / "skipped.tsv").read_text("utf-8")
     assert text == "file\treason\na\\tb\\x1b[31m.png\tno image\\nat all\n"
+
+
+def test_what_a_framework_remarks_is_said(tmp_path):
+    said = []
+    settings = ["framework.name=moco", "framework.queue=20"]
+    pretrain(tiny(*settings, method="simclr"), tmp_path / "run", device="cpu", say=said.append)
+    assert [line for line in said if "warning: the queue of 20 keys" in line]
 
 
 def test_other_numbers_of_the_loop_leave_the_rest():

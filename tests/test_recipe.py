@@ -73,6 +73,18 @@ def test_imagenet100_is_the_authors_other_column():
         (("ncl", "scenes", "paper", ["=3"]), r"'=3' is no setting"),
         (("ncl", "scenes", "paper", ["train..epochs=3"]), r"unknown key 'train\.'"),
         (("ncl", "scenes", "paper", ["lr.head=3"]), r"lr takes a number"),
+        (("ncl", "scenes", "paper", ["regularisers=3"]), r"regularisers is a section"),
+        (("ncl", "scenes", "paper", ["regularisers.entropi.shrinkage=1"]),
+         r"unknown regulariser 'entropi'\. Did you mean entropy"),
+        (("ncl", "scenes", "paper", ["regularisers.entropy.shrinkage=0.2"]),
+         r"regularisers\.entropy is set, and entropy is off: set weights\.entropy=NUMBER too"),
+        (("ie-simclr", "scenes", "paper", ["regularisers.entropy=nearest"]),
+         r"regularisers\.entropy is a section: set regularisers\.entropy\.KEY=VALUE"),
+        (("ncl", "scenes", "paper", ["regularisers.entropy=0"]), r"entropy is a section"),
+        (("ie-simclr", "scenes", "paper", ["regularisers.entropy.estimator=nearst"]),
+         r"value of regularisers\.entropy\.estimator 'nearst'\. Did you mean nearest"),
+        (("ie-simclr", "scenes", "paper", ["regularisers.query_kl.estimator=nearest"]),
+         r"'regularisers\.query_kl\.estimator'.*Valid: regularisers\.query_kl\.shrinkage"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_stops_with_the_near_and_the_valid_names(arguments, words):
@@ -151,3 +163,35 @@ def test_rates_of_parts_add_up_over_overlays():
 
 def test_a_recipe_without_a_method_is_custom():
     assert resolve({"head": {"name": "signed"}}).method == "custom"
+
+
+def test_a_regulariser_is_on_exactly_when_its_term_has_a_weight():
+    plain = compose("simclr", "scenes")
+    assert plain.regularisers == {}
+    recipe = compose("simclr", "scenes", "paper", ["weights.entropy=0.01", "weights.spectral=0"])
+    assert recipe.weights == {"contrast": 1.0, "entropy": 0.01, "spectral": 0.0}
+    assert recipe.regularisers == {
+        "entropy": {"estimator": "gaussian", "shrinkage": 0.1},
+        "spectral": {"folded": True},
+    }
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name.startswith("ie-")])
+def test_a_weight_of_none_switches_a_regulariser_off(method):
+    terms = {"entropy", "query_kl", "spectral", "transform_decay"}
+    assert compose(method, "scenes").regularisers.keys() == terms
+    recipe = compose(method, "scenes", "paper", ["weights.entropy=none", "weights.spectral=none"])
+    assert (
+        recipe.regularisers.keys()
+        == {"query_kl", "transform_decay"}
+        == recipe.weights.keys() & terms
+    )
+    assert resolve(json.loads(json.dumps(recipe.as_tree()))) == recipe
+
+
+def test_settings_of_a_regulariser_stand_in_a_table_of_its_name():
+    settings = ["regularisers.entropy.estimator=nearest", "regularisers.spectral.folded=false"]
+    recipe = compose("ie-simclr", "scenes", "paper", settings)
+    assert recipe.regularisers["entropy"] == {"estimator": "nearest", "shrinkage": 0.1}
+    assert recipe.regularisers["spectral"] == {"folded": False}
+    assert resolve(json.loads(json.dumps(recipe.as_tree()))) == recipe

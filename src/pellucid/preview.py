@@ -5,20 +5,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
 from pellucid.build import build_learner, build_optimiser, build_views, source_settings
 from pellucid.data.image_set import open_images
-from pellucid.evaluate.cost import branch_cost
+from pellucid.evaluate.cost import branch_cost, parameters
+from pellucid.evaluate.query_view import drift
+from pellucid.evaluate.sheet import SHOWN, display, write_sheet, write_transform_sheet
 from pellucid.learner import weigh
 from pellucid.pretraining import fitting_batch, with_plan
 from pellucid.recipe import Recipe
 from pellucid.train.device import autocast, hardware, pick_device, resolve_precision
 from pellucid.train.loop import layout
 
-SHOWN = 16
 TIMED = 3
 
 
@@ -63,7 +63,23 @@ def preview(
     rows = slice(0, plan.batch // plan.accumulate)
 
     query, key = views(pixels[rows], 0, rows)
-    _sheet(out, pixels, query, key, recipe)
+    mean, std = recipe.data.mean, recipe.data.std
+    shown = {"query": display(query, mean, std), "key": display(key, mean, std)}
+    write_sheet(out, {"image": pixels[:SHOWN].cpu().float() / 255, **shown})
+    few = query[:SHOWN]
+    with torch.no_grad():
+        changed = learner.query_transform(few)[0]
+    if changed is not few:
+        beside = out.with_name(f"{out.stem}-transform.png")
+        write_transform_sheet(beside, few, changed, mean, std)
+        branch = learner.framework.online  # in training mode, as its batch norms have seen nothing
+        with torch.no_grad():
+            sides = [branch(layout(x)).z for x in (learner.query_transform(query)[0], query)]
+        kept = drift(sides[0], sides[1], None)["same_image"]
+        say(
+            f"the query transform, untrained, on 16 query views: {beside}; {kept:.0%} of "
+            f"{len(query)} views are nearest to their own image, untransformed"
+        )
     cost = branch_cost(learner.framework.online, recipe.views.size)
     seconds = []
     for step in range(1 + TIMED):
@@ -85,35 +101,11 @@ def preview(
     for column in ("part", "parameters", "FLOPs an image"):
         table.add_column(column, justify="left" if column == "part" else "right")
     for part in ("encoder", "projector", "head"):
-        parameters, flops = cost["parameters"][part], cost["flops"][part]
-        table.add_row(part, f"{parameters:,}", f"{flops:,}")
+        table.add_row(part, f"{cost['parameters'][part]:,}", f"{cost['flops'][part]:,}")
+    if changes := parameters(learner.query_transform):
+        table.add_row("query transform", f"{changes:,}", "")
     Console().print(table)
     machine = hardware(where)
     say(f"{steps:,} steps of {plan.batch} images, {precision} on {machine['device']}")
     say(f"{each:.3f} s a step, {plan.batch / each:,.0f} images/s")
     say(f"about {each * steps / 60:,.1f} minutes in all; views written to {out}")
-
-
-def _sheet(
-    out: Path, pixels: torch.Tensor, query: torch.Tensor, key: torch.Tensor, recipe: Recipe
-) -> None:
-    mean = torch.tensor(recipe.data.mean)[:, None, None]
-    std = torch.tensor(recipe.data.std)[:, None, None]
-    rows = {
-        "image": pixels[:SHOWN].cpu().float() / 255,
-        "query": query[:SHOWN].cpu() * std + mean,
-        "key": key[:SHOWN].cpu() * std + mean,
-    }
-    count = len(rows["image"])
-    figure = Figure(figsize=(count * 0.9, 3.2), layout="constrained")
-    grid = figure.subplots(len(rows), count, squeeze=False)
-    for axes, (name, shown) in zip(grid, rows.items(), strict=True):
-        axes[0].set_ylabel(name)
-        for ax, image in zip(axes, shown, strict=False):
-            ax.imshow(image.clamp(0, 1).permute(1, 2, 0).numpy(), interpolation="nearest")
-            ax.set_xticks([])
-            ax.set_yticks([])
-    out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = out.with_name(f".{out.name}.writing")
-    figure.savefig(temporary, format="png", dpi=100)
-    temporary.replace(out)

@@ -174,10 +174,14 @@ def resolve(tree: Mapping[str, Any]) -> Recipe:
 
 def _regularisers(given: TREE, weights: Mapping[str, float]) -> dict[str, dict[str, Any]]:
     """Settings of the regularisers that are on: those whose term has a weight."""
-    for name in given:
+    for name, settings in given.items():
         if name not in REGULARISERS:
             raise unknown("regulariser", name, REGULARISERS)
-        if name not in weights and given[name]:
+        if not isinstance(settings, Mapping):
+            raise RecipeError(
+                f"regularisers.{name} is a section: set regularisers.{name}.KEY=VALUE"
+            )
+        if settings and name not in weights:
             raise RecipeError(
                 f"regularisers.{name} is set, and {name} is off: set weights.{name}=NUMBER too"
             )

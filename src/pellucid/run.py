@@ -14,6 +14,7 @@ from torch import Tensor
 from pellucid.branch import Branch
 from pellucid.build import build_branch, build_learner
 from pellucid.data.views import normalise, plain_views
+from pellucid.learner import Learner
 from pellucid.recipe import Recipe, resolve
 from pellucid.settings import RecipeError
 from pellucid.train import checkpoint
@@ -42,8 +43,8 @@ class Run:
         """The directory's name: how tables call the run."""
         return self.folder.resolve().name
 
-    def trained_branch(self) -> tuple[Branch, int]:
-        """The branch of the newest checkpoint in eval mode, and the steps that it was trained for.
+    def trained_learner(self) -> tuple[Learner, int]:
+        """The learner of the newest checkpoint in eval mode, and the steps that it was trained for.
 
         Raises:
             RunError: there is no checkpoint yet.
@@ -53,7 +54,16 @@ class Run:
             raise RunError(f"{self.folder} holds no checkpoint yet: run `pellucid pretrain` first")
         learner = build_learner(self.recipe)
         checkpoint.load_learner(learner, saved[1])
-        return learner.framework.online.eval(), saved[0]
+        return learner.eval(), saved[0]
+
+    def trained_branch(self) -> tuple[Branch, int]:
+        """The branch of the newest checkpoint in eval mode, and the steps that it was trained for.
+
+        Raises:
+            RunError: there is no checkpoint yet.
+        """
+        learner, step = self.trained_learner()
+        return learner.framework.online, step
 
     def untrained_branch(self) -> Branch:
         """The branch as it was before the first step, in eval mode."""

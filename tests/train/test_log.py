@@ -33,6 +33,22 @@ def written(run, start, stop, log_every=4, restored=None, writes=True):
         return log.state()
 
 
+def test_a_collapse_is_told_once_and_not_before_the_warm_up_is_over(tmp_path, capsys):
+    with Log(tmp_path, 2, 0, STEPS, batch=8, writes=True, settled=5) as log:
+        for step in range(STEPS):
+            log.add(step, {"loss": value(1)}, {"z_std": value(0), "z_rank": value(1)}, {"lr": 0.1})
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.count("the representation has collapsed") == 1
+    assert "warning: step 6: the representation has collapsed: z_std 0 " in said
+
+
+def test_what_is_measured_every_few_lines_falls_due_then_and_at_the_end(tmp_path):
+    log = Log(tmp_path, 2, 0, 11, batch=8, writes=False)
+    assert [step + 1 for step in range(11) if log.due(step)] == [2, 4, 6, 8, 10, 11]
+    assert [step + 1 for step in range(11) if log.due(step, 2)] == [4, 8, 11]
+    assert not [step for step in range(11) if log.due(step, 0)]
+
+
 def test_a_line_is_the_mean_of_its_window(tmp_path):
     written(tmp_path, 0, STEPS)
     assert lines(tmp_path) == [

@@ -43,13 +43,19 @@ COLUMNS = (
     Column("probe", "probe @1", ("linear_probe_top1",), 1),
     Column("knn", "kNN", ("knn",), 1),
     Column("retrieval", "P@1", ("retrieval_at_1",), 1),
+    Column("query_entropy", "H(query), nats", ("query_view", "query_entropy"), digits=1),
+    Column("entropy_gain", "dH, nats", ("query_view", "entropy_gain"), digits=0),
+    Column("kept_image", "same image", ("query_view", "drift", "same_image")),
     Column(
         "parameters_millions", "params, M", ("cost", "parameters", "total"), digits=2, scale=1e-6
     ),
     Column("training_seconds", "train, s", ("timing", "seconds"), digits=0),
 )
 """Scores are shares, 0..1, but for entropy, parameters and seconds."""
-OPTIONAL = ("object_consistency", "background_consistency")
+OPTIONAL = (
+    *("object_consistency", "background_consistency"),
+    *("query_entropy", "entropy_gain", "kept_image"),
+)
 
 
 class Cell(NamedTuple):

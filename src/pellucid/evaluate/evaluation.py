@@ -21,8 +21,9 @@ from pellucid.evaluate.interpretability import (
 )
 from pellucid.evaluate.linear_probe import HELD_OUT, STRENGTHS
 from pellucid.evaluate.planted import planted_scores
+from pellucid.evaluate.query_view import IMAGES, query_view, volumes
 from pellucid.evaluate.score import Scores, unscored
-from pellucid.evaluate.splits import NO_HELD_OUT, Splits, labelled, open_splits
+from pellucid.evaluate.splits import NO_HELD_OUT, Splits, choose, labelled, open_splits
 from pellucid.evaluate.store import write_features
 from pellucid.evaluate.transfer import NAMES, transfer
 from pellucid.metrics import rank_dimensions
@@ -76,6 +77,7 @@ def evaluate(
       `linear_probe_top5`. Rates and accuracies are shares, 0..1;
     - `planted` (see `planted.planted_scores`; None unless every background is known) and
       `gradient_conflict` (see `gradient_conflict.gradient_conflict`), of the trained branch;
+    - `query_view` (see `query_view.query_view`) and `encoder_volume` (see `query_view.volumes`);
     - `cost` (see `cost.branch_cost`) and `timing` (see `cost.training_time`);
     - `notes`: what a reader should know, in words.
 
@@ -92,7 +94,8 @@ def evaluate(
     """
     where = pick_device(device)
     place = _Place(where, evaluation_precision(run.recipe, where))
-    branch, step = run.trained_branch()
+    learner, step = run.trained_learner()
+    branch = learner.framework.online
     splits = open_splits(run.recipe, download=download, strict=strict)
     say(f"{run.name}: scoring {len(splits.scored):,} images after step {step}")
     trained = _score(run, branch, splits, place, "trained")
@@ -129,9 +132,20 @@ def evaluate(
         "timing": training_time(run.folder),
         "notes": splits.notes + _unfinished(run.recipe, step, len(splits.train)),
     }
+    plain = next(image_batches(splits.scored, _few(splits), run.preprocess, where, IMAGES))
+    chosen = None if splits.scored.labels is None else splits.scored.labels[_few(splits)]
+    result |= {
+        "query_view": query_view(run, learner.to(where), plain, chosen),
+        "encoder_volume": volumes(branch, fresh, plain),
+    }
     text = json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False)
     write_text(run.folder / SCORES, text)
     return result
+
+
+def _few(splits: Splits) -> torch.Tensor:
+    """Scored images that the query view is measured on: a fixed choice."""
+    return choose(None, len(splits.scored), IMAGES, 0)
 
 
 def evaluation_precision(recipe: Recipe, device: torch.device) -> str:
@@ -261,4 +275,9 @@ def _settings(recipe: Recipe, splits: Splits, place: _Place) -> dict[str, Any]:
 
 def _unfinished(recipe: Recipe, step: int, images: int) -> list[str]:
     steps = recipe.train.epochs * (images // min(recipe.train.batch, images))
-    return [f"training stands at step {step} of {steps}"] if step < steps else []
+    if step >= steps:
+        return []
+    return [
+        f"training stands at step {step} of {steps}; batch-norm statistics are those of training "
+        "views, and are taken anew on plain images only when it ends"
+    ]

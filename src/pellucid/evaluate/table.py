@@ -107,7 +107,12 @@ def print_scores(scores: dict[str, Any], console: Console) -> None:
     console.print(table)
     for reason, names in reasons.items():
         console.print(f"no {', '.join(names)}: {reason}", markup=False, highlight=False)
-    for note in (*_truth_lines(scores), *_cost_lines(scores), *scores["notes"]):
+    for note in (
+        *_truth_lines(scores),
+        *_view_lines(scores),
+        *_cost_lines(scores),
+        *scores["notes"],
+    ):
         console.print(note, markup=False, highlight=False)
 
 
@@ -145,6 +150,30 @@ def _truth_lines(scores: dict[str, Any]) -> list[str]:
             "gradient conflict, |mean| / std of dL/dz over views (low means conflict): median "
             f"{number(ratio['median'])}, quartiles {number(ratio['lower_quartile'])} and "
             f"{number(ratio['upper_quartile'])} over {conflict['dimensions']} dimensions"
+        )
+    return lines
+
+
+def _view_lines(scores: dict[str, Any]) -> list[str]:
+    """What the query transform does, and what the encoder keeps of an image's neighbourhood."""
+    lines = []
+    if (view := scores.get("query_view")) is not None:
+        lines.append(
+            f"entropy of projections, nats: query {number(view['query_entropy'])}, "
+            f"anchor {number(view['anchor_entropy'])}"
+        )
+        if (kept := view["drift"]) is not None:
+            lines.append(
+                f"query transform: entropy gain {number(view['entropy_gain'])} nats an image, "
+                f"{number(view['entropy_gain_scale_free'])} of it not by scale; nearest anchor is "
+                f"the own image for {number(kept['same_image'])} (chance "
+                f"{number(kept['chance'])}), of the own class for {number(kept['same_class'])}"
+            )
+    if (volume := scores.get("encoder_volume")) is not None:
+        now, before = volume["trained"], volume["untrained"]
+        lines.append(
+            f"encoder dh/dx: rank {number(now['rank'])}, log-volume {number(now['log_volume'])} "
+            f"nats; untrained {number(before['rank'])}, {number(before['log_volume'])}"
         )
     return lines
 

@@ -49,8 +49,9 @@ class MoCo(Framework):
         if not 0 <= momentum <= 1:
             raise ValueError(f"momentum must lie between 0 and 1, got {momentum}")
         self.target = MomentumCopy(online)
-        encoder = self.target.net.get_submodule("encoder")
-        self.target.net.encoder = ShuffledGroups(encoder, groups)
+        for part in ("encoder", "projector"):
+            whole = self.target.net.get_submodule(part)
+            self.target.net.set_submodule(part, ShuffledGroups(whole, groups))
         self.queue = queue
         self.temperature = temperature
         self.momentum = momentum

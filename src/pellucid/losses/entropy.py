@@ -74,19 +74,21 @@ def gaussian_kl(
 def nearest_neighbour_entropy(u: Float[Tensor, "n k"]) -> Float[Tensor, ""]:
     """Entropy in nats of the unit rows of u by the distances to their nearest neighbours.
 
-    H = K mean(log distance) + log(n - 1) + log(volume of the unit K-ball) + Euler's constant, in
-    R^K. No Gaussian assumption, and a large variance for few rows. Distances are sqrt(d^2 + 1e-12),
-    so that duplicates stay finite.
+    H = (K - 1) mean(log distance) + log(n - 1) + log(volume of the unit (K - 1)-ball) + Euler's
+    constant: on the sphere, of K - 1 dimensions, where it is at most the log of the sphere's area;
+    in R^K it would be minus infinity. No Gaussian assumption, and a large variance for few rows.
+    Distances are sqrt(d^2 + 1e-12), so that duplicates stay finite.
 
     Source: Kozachenko and Leonenko, 1987; the second estimator beside `gaussian_entropy`.
 
     Raises:
-        ValueError: u is not [N, K] with at least two rows.
+        ValueError: u is not [N, K] with at least two rows and two columns.
     """
     _check(u, SHRINKAGE)
     n, k = u.shape
-    if n < 2:
-        raise ValueError("a nearest neighbour needs at least two rows, got one")
+    if n < 2 or k < 2:
+        raise ValueError(f"neighbours on a sphere need N and K of at least 2, got {n} and {k}")
+    sphere = k - 1  # its dimension
     with torch.autocast(u.device.type, enabled=False):
         rows = unit_rows(u)
         with torch.no_grad():
@@ -94,9 +96,9 @@ def nearest_neighbour_entropy(u: Float[Tensor, "n k"]) -> Float[Tensor, ""]:
             nearest = similarity.argmax(dim=1)
         # The difference, not 2 - 2 cos: that cancels where neighbours are close.
         squared = (rows - rows[nearest]).square().sum(dim=1)
-        log_ball = k / 2 * math.log(math.pi) - math.lgamma(k / 2 + 1)
+        log_ball = sphere / 2 * math.log(math.pi) - math.lgamma(sphere / 2 + 1)
         gamma = 0.57721566490153286
-        spread = k / 2 * torch.log(squared + 1e-12).mean()
+        spread = sphere / 2 * torch.log(squared + 1e-12).mean()
         return spread + math.log(n - 1) + log_ball + gamma
 
 
@@ -115,7 +117,7 @@ def _log_det(factor: Tensor, c: float) -> Tensor:
     """Log-determinant of c I + F'F, of the K x K or the n x n form, which are equal (Sylvester)."""
     gram = _gram(factor)
     one = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
-    diagonal = torch.linalg.cholesky(one + gram / c).diagonal()
+    diagonal = _cholesky(one + gram / c).diagonal()
     return factor.shape[1] * math.log(c) + 2 * diagonal.log().sum()
 
 
@@ -126,7 +128,7 @@ class _Divisor:
         self.factor, self.c = factor, c
         gram = _gram(factor)
         one = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
-        self.lower = torch.linalg.cholesky(c * one + gram)
+        self.lower = _cholesky(c * one + gram)
 
     def quadratic(self, rows: Tensor) -> Tensor:
         n, k = self.factor.shape
@@ -134,6 +136,12 @@ class _Divisor:
             return _solve(self.lower, rows.T).square().sum()
         inside = _solve(self.lower, self.factor @ rows.T)  # Woodbury
         return (rows.square().sum() - inside.square().sum()) / self.c
+
+
+def _cholesky(matrix: Tensor) -> Tensor:
+    """The lower factor; NaN of NaN, for a log to name, where torch's own check would raise."""
+    lower: Tensor = torch.linalg.cholesky_ex(matrix).L
+    return lower
 
 
 def _solve(lower: Tensor, right: Tensor) -> Tensor:

@@ -15,7 +15,6 @@ def cosine_regression(
     Rows need no normalisation; a zero row counts as orthogonal to everything. Gradients reach
     whatever was not detached.
 
-
     Source: BYOL (Grill et al., 2020, arXiv 2006.07733), equation 2, one of its two directions.
 
     Raises:

@@ -27,11 +27,16 @@ def largest_singular_value(
 def power_iteration(
     matrix: Float[Tensor, "m n"], left: Float[Tensor, " m"], iterations: int = 1
 ) -> Float[Tensor, " m"]:
-    """A better estimate of the left singular vector of the largest singular value."""
+    """A better estimate of the left singular vector of the largest singular value.
+
+    A matrix that is zero, such as that of a layer before a batch norm that starts at zero, leaves
+    the estimate as it is, so that it can go on once the matrix is none.
+    """
     matrix = matrix.to(torch.promote_types(matrix.dtype, torch.float32))
     left = left.to(matrix.dtype)
     for _ in range(iterations):
-        left = unit(matrix @ (left @ matrix))
+        turned = unit(matrix @ (left @ matrix))
+        left = torch.where(turned.any(), turned, left)
     return left
 
 

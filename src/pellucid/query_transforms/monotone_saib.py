@@ -47,7 +47,8 @@ class MonotoneSaib(QueryTransform):
     def forward(self, images: Float[Tensor, "b 3 h w"]) -> tuple[Float[Tensor, "b 3 h w"], Terms]:
         patches = self.patches.cut(images)
         with torch.autocast(images.device.type, enabled=False):  # W' must be W's to the last bit
-            e = self.expand(patches.float() + self.patches.codes_of(patches))
+            patches = patches.to(torch.promote_types(patches.dtype, torch.float32))
+            e = self.expand(patches + self.patches.codes_of(patches))
             s = F.softplus(e + self.mix(e)) - math.log(2)  # 0 at 0: no shift of the mean
             s = s + F.conv_transpose2d(s, self.mix.weight, padding=1)
             residual = F.conv_transpose2d(s, self.expand.weight)

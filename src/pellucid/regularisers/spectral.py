@@ -68,9 +68,9 @@ class Spectral(Regulariser):
 
     def matrices(self) -> Iterator[Float[Tensor, "m n"]]:
         """The operator of each layer."""
-        encoder = self.held[0]
+        encoder: Any = self.held[0]
         for layer, norm in self.layers:
-            weight = encoder.get_parameter(f"{layer}.weight").flatten(1)
+            weight = encoder.get_submodule(layer).weight.flatten(1)
             if norm is None or not self.folded:
                 yield weight
             else:
@@ -82,7 +82,8 @@ def fold(weight: Float[Tensor, "m n"], norm: Any) -> Float[Tensor, "m n"]:
     lengths = weight.square().sum(dim=1)
     tiny = torch.finfo(lengths.dtype).tiny
     growth = (lengths + tiny) / (lengths.detach() + tiny)  # 1, with the gradient of the length
-    variance = norm.running_var * growth + norm.eps
+    # A copy: backward reads it, and the encoder's next forward may come first and move it.
+    variance = norm.running_var.clone() * growth + norm.eps
     gain = variance.rsqrt() if norm.weight is None else norm.weight * variance.rsqrt()
     return weight * gain[:, None]
 

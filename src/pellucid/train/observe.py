@@ -21,7 +21,7 @@ FLAT, NARROW = 0.02, 1.5
 
 @torch.no_grad()
 def observe(embedding: Embedding) -> dict[str, Tensor]:
-    """Use of dimensions and gates in one batch; scalars on the device, so nothing waits.
+    """Use of dimensions and gates in one batch; scalars on the device.
 
     `density`: share of active entries of z. `z_std`: mean standard deviation of unit rows' columns
     times sqrt(K); 0 when all images have one representation. `z_rank`: exponential of the entropy
@@ -33,7 +33,7 @@ def observe(embedding: Embedding) -> dict[str, Tensor]:
     """
     z = embedding.z.float()
     unit = z / z.norm(dim=1, keepdim=True).clamp_min(1e-12)
-    singular = torch.linalg.svdvals(unit)
+    singular = torch.linalg.svdvals(unit.nan_to_num())  # it refuses NaN, which the log names better
     shares = singular / singular.sum().clamp_min(1e-12)
     seen = {
         "density": (unit.abs() > ACTIVE).float().mean(),
@@ -79,7 +79,7 @@ def observe_entropy(
     return seen | {"entropy_gain": gain.total, "entropy_gain_scale_free": gain.scale_free}
 
 
-def collapse(values: Mapping[str, float]) -> str | None:
+def collapse(values: Mapping[str, float | int]) -> str | None:
     """What to tell a user whose representation has collapsed by the values of `observe`."""
     if values.get("z_std", FLAT) >= FLAT and values.get("z_rank", NARROW) >= NARROW:
         return None
