@@ -32,7 +32,7 @@ def main(steps: int) -> float:
     projector = nn.Linear(64, 32)
     saib = Saib(patch=4)  # of the query view only
     regularisers = [Entropy(), QueryKL(), Spectral(encoder), TransformDecay(saib)]
-    weights = {"contrast": 1, "entropy": 0.01, "query_kl": 1e-4}
+    weights = {"contrast": 1.0, "entropy": 0.01, "query_kl": 1e-4}
     weights |= {"spectral": 0.01, "transform_decay": 1e-4}
     trained = [*encoder.parameters(), *projector.parameters(), *saib.parameters()]
     optimiser = torch.optim.AdamW(trained, lr=1e-3)

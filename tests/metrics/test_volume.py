@@ -116,9 +116,9 @@ def test_the_estimate_is_a_function_of_its_generator_alone():
 def test_an_images_estimate_does_not_depend_on_its_batch():
     slopes = draw(0, *SMALL).abs() + 0.5
     images = draw(1, 3, *SMALL)
-    together = estimate_log_abs_det(lambda x: slopes * x**3, images, generator(), 1, D)
+    together = estimate_log_abs_det(lambda x: slopes * x**3, images, generator(), 3, D)
     for image, value in zip(images, together, strict=True):
-        alone = estimate_log_abs_det(lambda x: slopes * x**3, image[None], generator(9), 1, D)
+        alone = estimate_log_abs_det(lambda x: slopes * x**3, image[None], generator(9), 2, D)
         assert alone.item() == pytest.approx(value.item(), abs=1e-6)
 
 

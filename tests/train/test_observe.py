@@ -94,7 +94,7 @@ def test_one_representation_of_all_images_is_a_collapse(noise):
     z = torch.randn(1, 16) + noise * torch.randn(64, 16)
     words = collapse(values(z))
     assert words.startswith("the representation has collapsed: z_std")
-    assert "lower the learning rate, or raise framework.momentum" in words
+    assert "lower the learning rate, or, with a slow copy, raise its momentum" in words
 
 
 def test_images_on_one_line_are_a_collapse_though_they_spread():

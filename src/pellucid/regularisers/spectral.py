@@ -7,7 +7,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.conv import _ConvNd
 
 from pellucid.losses.spectral import largest_singular_value, power_iteration, unit
 from pellucid.regularisers.regulariser import Regulariser
@@ -20,7 +19,8 @@ WARM_UP = 20
 class Spectral(Regulariser):
     """Term `spectral`: the mean over layers of the squared largest singular value of the operator.
 
-    A layer is a convolution (its kernel as a matrix [out, in x k x k]) or a linear map; its
+    A layer is a convolution, not a transposed one (its kernel as a matrix [out, in x k x k]), or a
+    linear map; its
     operator, with `folded`, is that of it and the batch norm behind it, as in evaluation:
     gamma / sqrt(running variance + eps) times each row. A row's variance is taken to grow with the
     square of its length, so the gradient never merely shrinks a filter: batch norm would undo that.
@@ -90,7 +90,7 @@ def fold(weight: Float[Tensor, "m n"], norm: Any) -> Float[Tensor, "m n"]:
 
 def layers_of(encoder: nn.Module) -> list[tuple[str, str | None]]:
     """Names of the layers, each with the batch norm that is registered next and fits, or None."""
-    kinds = (_ConvNd, nn.Linear, _BatchNorm)
+    kinds = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear, _BatchNorm)
     named: list[tuple[str, Any]] = [
         (n, m) for n, m in encoder.named_modules() if isinstance(m, kinds)
     ]

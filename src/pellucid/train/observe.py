@@ -86,5 +86,5 @@ def collapse(values: Mapping[str, float | int]) -> str | None:
     return (
         f"the representation has collapsed: z_std {values['z_std']:.2g} (0 when all images have "
         f"one representation), z_rank {values['z_rank']:.3g} of a batch; lower the learning rate, "
-        "or raise framework.momentum"
+        "or, with a slow copy, raise its momentum"
     )
