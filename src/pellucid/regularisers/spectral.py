@@ -20,10 +20,10 @@ class Spectral(Regulariser):
     """Term `spectral`: the mean over layers of the squared largest singular value of the operator.
 
     A layer is a convolution, not a transposed one (its kernel as a matrix [out, in x k x k]), or a
-    linear map; its
-    operator, with `folded`, is that of it and the batch norm behind it, as in evaluation:
-    gamma / sqrt(running variance + eps) times each row. A row's variance is taken to grow with the
-    square of its length, so the gradient never merely shrinks a filter: batch norm would undo that.
+    linear map. Its operator, with `folded`, is that of it and the batch norm behind it, as in
+    evaluation: gamma / sqrt(running variance + eps) times each row. A row's variance is taken to
+    grow with the square of its length, so the gradient does not shrink a filter, which batch norm
+    would undo (but for eps / (variance + eps) of it).
 
     Without `folded` it is the kernel's alone, the published form. On layers before a batch norm
     that changes nothing but the scale of weights. Either bounds volume from above, not below.
