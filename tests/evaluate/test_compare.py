@@ -8,7 +8,7 @@ from PIL import Image
 from rich.console import Console
 
 from pellucid.evaluate.compare import compare
-from pellucid.evaluate.comparison import COLUMNS, Cell, Row, leader
+from pellucid.evaluate.comparison import COLUMNS, OPTIONAL, Cell, Row, leader
 from pellucid.evaluate.score import score
 from pellucid.recipe import compose
 from pellucid.run import RunError, start_run
@@ -94,6 +94,21 @@ def test_scenes_add_consistency_by_object_and_background(tmp_path):
     text = printed([make_run(tmp_path, "a-run", planted=planted)])
     assert {"0.310", "0.770"} <= set(line_of(text, "a-run").split())
     assert "by object 0.120, by background 0.250" in text
+
+
+def test_a_query_transform_adds_what_it_does(tmp_path):
+    without = {"query_entropy": -614.9, "entropy_gain": None, "drift": None}
+    kept = {"same_image": 0.987, "same_class": 0.991, "chance": 0.001}
+    with_it = {"query_entropy": -447.1, "entropy_gain": 2135.4, "drift": kept}
+    runs = [
+        make_run(tmp_path, name, query_view=view)
+        for name, view in {"plain": without, "saib": with_it}.items()
+    ]
+    text = printed(runs)
+    assert {"-447.1", "2135", "0.987"} <= set(line_of(text, "saib").split())
+    assert "-614.9" in line_of(text, "plain")
+    assert "same image" in text
+    assert "same image" not in printed(runs[:1])
 
 
 def test_seeds_become_mean_and_standard_deviation(tmp_path):
@@ -247,7 +262,7 @@ def test_hostile_names_are_data_everywhere(tmp_path, name):
     cell = read_csv(out)[0]["run"]
     assert cell == (f"'{shown}" if name[0] in "=+-@" else shown)
     row = (out / "compare.md").read_text("utf-8").splitlines()[2]
-    assert len(re.findall(r"(?<!\\)\|", row)) == len(COLUMNS) - 2 + 2
+    assert len(re.findall(r"(?<!\\)\|", row)) == len(COLUMNS) - len(OPTIONAL) + 2
     assert (out / "compare.png").stat().st_size > 0
 
 

@@ -52,6 +52,8 @@ COLUMNS = (
     Column("training_seconds", "train, s", ("timing", "seconds"), digits=0),
 )
 """Scores are shares, 0..1, but for entropy, parameters and seconds."""
+OF_TRAINED = ("timing", "planted", "query_view")
+"""Parts of scores.json that are of the trained branch alone."""
 OPTIONAL = (
     *("object_consistency", "background_consistency"),
     *("query_entropy", "entropy_gain", "kept_image"),
@@ -183,9 +185,9 @@ def row_of(group: Sequence[Evaluated], which: str) -> Row:
 def cell_at(scores: Json, which: str, column: Column) -> Cell | None:
     """A score of `trained` or `untrained`; None where the file has none."""
     place, *_ = column.path
-    if which == "untrained" and place in ("timing", "planted"):
-        return None  # they are of the trained branch
-    at: Any = scores if place in ("cost", "timing", "planted") else scores.get(which)
+    if which == "untrained" and place in OF_TRAINED:
+        return None
+    at: Any = scores if place == "cost" or place in OF_TRAINED else scores.get(which)
     for key in column.path:
         at = at.get(key) if isinstance(at, dict) else None
     if isinstance(at, dict):
