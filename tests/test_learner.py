@@ -1,23 +1,19 @@
-"""The learner: one sum of terms, who touches what, and one process against two."""
-
-import math
+"""The learner: one sum of terms, and who touches what."""
 
 import pytest
 import torch
-from torch import distributed as dist
-from torch import multiprocessing, nn
-from torch.nn.parallel import DistributedDataParallel
+from torch import nn
 
 from pellucid.branch import Branch
 from pellucid.frameworks import BYOL, Framework, SimCLR
-from pellucid.heads import BayesGate, InverseFrequency, NonNegative, Signed
+from pellucid.heads import InverseFrequency, NonNegative, Signed
 from pellucid.heads.head import Head
 from pellucid.learner import Learner, weigh
 from pellucid.query_transforms import QueryTransform
 from pellucid.regularisers import Regulariser
 from pellucid.types import HeadOutput, Step, merge
 
-WORLD, BATCH = 2, 8
+BATCH = 8
 
 
 class Asking(Head):
@@ -227,74 +223,3 @@ def test_the_head_moves_before_the_framework_that_may_copy_it(views):
 def test_everything_that_trains_is_a_parameter_of_the_learner():
     names = dict(Learner(SimCLR(branch()), Doubled()).named_parameters())
     assert {"query_transform.scale", "framework.online.projector.weight"} <= names.keys()
-
-
-def heads():
-    gate = nn.Linear(6, 5)
-    inner = InverseFrequency(NonNegative(), 5)
-    return {
-        "signed": Signed(),
-        "gumbel": BayesGate(inner, gate, prior=0.3, variant="gumbel", isolation="sparsity"),
-    }
-
-
-def trained(name, accumulate):
-    """Loss, gradients and buffers of one accumulated step on this process' share."""
-    world, own = (dist.get_world_size(), dist.get_rank()) if dist.is_initialized() else (1, 0)
-    torch.manual_seed(2)
-    learner = Learner(SimCLR(branch(heads()[name])), Doubled()).double()
-    model = learner
-    if world > 1:
-        model = DistributedDataParallel(learner, broadcast_buffers=False)
-    query, key = torch.randn(2, BATCH, 3, 4, 4, dtype=torch.float64)
-    share = BATCH // (accumulate * world)
-    total, steps = 0.0, []
-    for micro in range(accumulate):
-        first = (micro * world + own) * share
-        rows = slice(first, first + share)
-        torch.manual_seed(3 + micro)
-        last = micro + 1 == accumulate
-        if world > 1:
-            model.require_backward_grad_sync = last
-        step = model(query[rows], key[rows])
-        loss = weigh(step.terms, dict.fromkeys(step.terms, 1.0)) / accumulate
-        loss.backward()
-        total += loss.item()
-        steps.append(step)
-    learner.after_step(steps, 1.0)
-    found = {f"gradient of {n}": p.grad for n, p in learner.named_parameters()}
-    found |= {f"buffer {n}": b.double() for n, b in learner.named_buffers()}
-    return found | {"loss": torch.tensor(total, dtype=torch.float64)}
-
-
-CASES = [(name, accumulate) for name in ("signed", "gumbel") for accumulate in (1, 2)]
-
-
-def one_of_two(own_rank, folder):
-    torch.set_num_threads(1)
-    store = f"file://{folder}/store"
-    dist.init_process_group("gloo", init_method=store, rank=own_rank, world_size=WORLD)
-    torch.save({case: trained(*case) for case in CASES}, f"{folder}/{own_rank}.pt")
-    dist.destroy_process_group()
-
-
-@pytest.fixture(scope="module")
-def both(tmp_path_factory):
-    """What each of two processes found."""
-    folder = tmp_path_factory.mktemp("two")
-    multiprocessing.spawn(one_of_two, args=(str(folder),), nprocs=WORLD)
-    return [torch.load(folder / f"{own_rank}.pt") for own_rank in range(WORLD)]
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_two_processes_give_the_loss_and_every_gradient_of_one(both, case):
-    alone = trained(*case)
-    assert math.isfinite(alone["loss"].item())
-    assert alone["gradient of framework.online.encoder.0.weight"].any()
-    mean_loss = sum(found[case]["loss"] for found in both) / WORLD
-    assert mean_loss.item() == pytest.approx(alone["loss"].item(), abs=1e-6)
-    for found in both:
-        assert found[case].keys() == alone.keys()
-        for name in alone.keys() - {"loss"}:
-            gap = (found[case][name] - alone[name]).abs().max().item()
-            assert gap < 1e-6, name
