@@ -1,6 +1,6 @@
 """Scores of runs on training images that they never saw: what a search may look at.
 
-    python benchmarks/validate.py RUN [RUN ...] [--images 4000]
+    python benchmarks/validate.py RUN [RUN ...] [--images 20000]
 
 The images are of the training split, outside the `data.limit` that the runs trained on, so that a
 choice made by these scores has not seen the test split. Prints, a line a run: semantic consistency

@@ -67,26 +67,41 @@ def test_a_run_leaves_its_traces(whole):
     assert any("evaluate with: pellucid evaluate" in line for line in said)
 
 
+GATED = [
+    "train.accumulate=2", "head.name=bayes-gate", "head.hidden=16", "head.variant=gumbel",
+    "weights.gate_kl=1e-3",
+]  # fmt: skip
+METHODS = {
+    "bayesncl": GATED,
+    "ie-moco": [*GATED, "framework.queue=11", "framework.momentum=0.9"],
+    "ie-byol": [*GATED, "framework.predictor_hidden=16", "framework.momentum=0.9"],
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_a_run_cut_off_amid_an_epoch_and_started_again_equals_the_whole_one(
-    tmp_path, whole, monkeypatch
+    tmp_path, monkeypatch, method
 ):
+    """With gate, queue, slow copy, transform and power iterations."""
+
     def stop(self, images, step, rows, call=TwoViews.__call__):
         if step == 2 and rows.start == 0:
             signal.raise_signal(signal.SIGTERM)
         return call(self, images, step, rows)
 
-    folder = tmp_path / "cut"
+    recipe = tiny(*METHODS[method], method=method)
+    folder, whole = tmp_path / "cut", pretrain(recipe, tmp_path / "whole", device="cpu", say=silent)
     with monkeypatch.context() as patch:
         patch.setattr(TwoViews, "__call__", stop)
         with pytest.raises(InterruptedTrainingError, match="saved at step 3 of 4"):
-            pretrain(tiny("train.accumulate=2"), folder, device="cpu", say=silent)
-    pretrain(tiny("train.accumulate=2"), folder, device="cpu", say=silent)
-    (_, once), (_, again) = checkpoint.newest(whole[0].folder), checkpoint.newest(folder)
+            pretrain(recipe, folder, device="cpu", say=silent)
+    pretrain(recipe, folder, device="cpu", say=silent)
+    (_, once), (_, again) = checkpoint.newest(whole.folder), checkpoint.newest(folder)
     assert once.keys() == again.keys()
     for name, value in once.items():
         assert torch.equal(value, again[name]), name
     for name in ("metrics.jsonl", "recipe.json"):
-        assert (folder / name).read_bytes() == (whole[0].folder / name).read_bytes()
+        assert (folder / name).read_bytes() == (whole.folder / name).read_bytes()
 
 
 def test_another_recipe_in_the_same_folder_is_refused(whole):

@@ -1,6 +1,5 @@
 """The loop on a tiny net: resumed runs equal undisturbed ones, bit for bit."""
 
-import copy
 import signal
 from dataclasses import replace
 
@@ -11,14 +10,11 @@ from torch import nn
 from pellucid.branch import Branch
 from pellucid.data.image_set import ImageSet
 from pellucid.data.views import ViewSettings
-from pellucid.frameworks import FRAMEWORKS, SimCLR
+from pellucid.frameworks import SimCLR
 from pellucid.heads import BayesGate, InverseFrequency, NonNegative
 from pellucid.learner import Learner
-from pellucid.nets.batch_norm import recalibrate_batch_norm
 from pellucid.nets.mlp import mlp
-from pellucid.query_transforms import QueryTransform, Saib
 from pellucid.randomness import seed_noise
-from pellucid.regularisers import Entropy, QueryKL, Spectral, TransformDecay
 from pellucid.train import checkpoint
 from pellucid.train.batches import TwoViews, epoch_order
 from pellucid.train.device import autocast
@@ -33,16 +29,6 @@ WEIGHTS = {"contrast": 1.0, "gate_kl": 0.1}
 PLAN = Plan(
     seed=4, epochs=EPOCHS, batch=8, accumulate=2, warmup_epochs=2.0, precision="fp32", log_every=3
 )
-
-
-SHORT = {"moco": {"queue": 11, "momentum": 0.9}, "byol": {"momentum": 0.9}}
-
-
-class Turned(QueryTransform):
-    """A transform that leaves a batch norm's running statistics far from those of plain images."""
-
-    def forward(self, images):
-        return 5 - 3 * images, {}
 
 
 class Disturbed(TwoViews):
@@ -281,48 +267,6 @@ def test_accumulated_gradients_are_those_of_the_mean_over_micro_steps(tmp_path):
         torch.testing.assert_close(learner.get_parameter(name), moved, atol=1e-6, rtol=1e-4)
     line = read_lines(tmp_path / "metrics.jsonl")[0]
     assert line["lr"] == pytest.approx(0.05)
-
-
-def test_batch_norm_ends_with_the_statistics_of_plain_images(tmp_path):
-    torch.manual_seed(0)
-    learner, _ = parts()
-    learner = Learner(learner.framework, Turned())
-    optimiser = OPTIMISERS["lars"](parameter_groups(learner, 0.05, 1e-4, {}))
-    train(learner, images(), calm(), optimiser, WEIGHTS, PLAN, tmp_path)
-    branch = learner.framework.online
-    plain = calm().plain(next(images().batches([torch.arange(IMAGES)])))
-    right = copy.deepcopy(branch)
-    recalibrate_batch_norm(right, [plain])
-    of_queries = copy.deepcopy(branch)
-    recalibrate_batch_norm(of_queries, [learner.query_transform(plain)[0]])
-    with torch.no_grad():
-        wanted, got, wrong = (net.eval()(plain).h for net in (right, branch, of_queries))
-    assert torch.cosine_similarity(got, wanted).min() > 0.99
-    assert torch.cosine_similarity(wrong, wanted).min() < 0.9  # what would be left without it
-    saved = checkpoint.newest(tmp_path)[1]
-    name = "framework.online.encoder.1.running_mean"
-    assert torch.equal(saved[f"learner/{name}"], learner.state_dict()[name])
-
-
-@pytest.mark.parametrize("framework", ["moco", "byol"])
-def test_queue_momentum_and_power_iterations_survive_an_interruption(tmp_path, framework):
-    def once(folder, views):
-        folder.mkdir(exist_ok=True)
-        torch.manual_seed(0)
-        branch = parts()[0].framework.online
-        saib = Saib(patch=2, grid=4)
-        regularisers = [Entropy(), QueryKL(), Spectral(branch.encoder), TransformDecay(saib)]
-        learner = Learner(FRAMEWORKS[framework](branch, 8, **SHORT[framework]), saib, regularisers)
-        optimiser = OPTIMISERS["lars"](parameter_groups(learner, 0.05, 1e-4, {}))
-        weights = WEIGHTS | dict.fromkeys(("entropy", "query_kl", "spectral"), 1e-3)
-        weights |= {"transform_decay": 1e-4}
-        train(learner, images(), views, optimiser, weights, PLAN, folder)
-        return traces(learner, optimiser, folder)
-
-    undisturbed = once(tmp_path / "whole", calm())
-    with pytest.raises(InterruptedTrainingError):
-        once(tmp_path / "cut", Disturbed(8, 2 * 7 + 1, terminate))
-    assert_same(undisturbed, once(tmp_path / "cut", calm()))
 
 
 def test_signal_handlers_are_given_back(tmp_path):
