@@ -33,9 +33,7 @@ from pellucid.recipe import Recipe
 from pellucid.run import SCORES, Run
 from pellucid.train.checkpoint import write_text
 from pellucid.train.device import autocast, hardware, pick_device, resolve_precision
-
-CALIBRATION = 2048
-"""Training images behind the batch-norm statistics of the untrained branch, at most."""
+from pellucid.train.loop import CALIBRATION
 
 
 class _Place(NamedTuple):

@@ -27,7 +27,7 @@ from pellucid.train.schedules import warmup_cosine
 from pellucid.types import Step, Terms
 
 CALIBRATION = 2048
-"""Training images behind the final batch-norm statistics, at most (one batch at least)."""
+"""Training images behind final batch-norm statistics, at most; the untrained branch has as many."""
 
 
 class InterruptedTrainingError(RuntimeError):
