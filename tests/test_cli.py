@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pellucid import cli, pretraining
-from pellucid.cli import main
+from pellucid import pretraining
+from pellucid.cli import compare as compare_verb
+from pellucid.cli import evaluate, listing, main
 from pellucid.recipe import compose, names
 
 VERBS = ("pretrain", "preview", "evaluate", "compare", "list")
@@ -36,7 +37,7 @@ def test_each_verb_has_help_with_an_example(capsys, verb):
     assert usage([verb, "--help"]) == 0
     said = capsys.readouterr().out
     assert f"pellucid {verb}" in said
-    assert "example:" in said
+    assert "example" in said
 
 
 @pytest.mark.parametrize(
@@ -128,7 +129,7 @@ def test_ctrl_c_ends_with_130(monkeypatch, capsys):
     def interrupted(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "_list", interrupted)
+    monkeypatch.setattr(listing, "run", interrupted)
     assert main(["list", "heads"]) == 130
     assert "interrupted" in capsys.readouterr().err
 
@@ -156,9 +157,8 @@ def test_what_can_be_named_is_listed_with_a_line_about_it(capsys, kind, name, ab
 
 def test_from_images_to_a_table(tmp_path, capsys, monkeypatch):
     wide = Console(width=200, record=True)
-    monkeypatch.setattr(
-        cli, "Console", lambda **options: wide if not options else Console(**options)
-    )
+    for verb in (evaluate, compare_verb):
+        monkeypatch.setattr(verb, "Console", lambda: wide)
     runs = [str(tmp_path / name) for name in ("simclr", "ncl")]
     for method, run in zip(("simclr", "ncl"), runs, strict=True):
         assert main(["pretrain", method, "scenes", *TINY, "--out", run, "--device", "cpu"]) == 0
