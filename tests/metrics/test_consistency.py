@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pellucid.metrics import as_published, semantic_consistency
+from pellucid.metrics import as_published, dimension_consistency, semantic_consistency
 
 
 def sparse(n: int, k: int, rate: float, seed: int = 0) -> Tensor:
@@ -211,3 +211,27 @@ def test_any_input_gives_a_share_or_none(data: st.DataObject) -> None:
         assert 1 / classes - 1e-12 <= got.chance <= 1 + 1e-12
         assert got.low is None or 0 <= got.low <= got.value <= (got.high or 0) + 1e-12 <= 1 + 1e-9
         assert got.support >= support
+
+
+def test_single_dimensions_average_to_the_score() -> None:
+    generator = torch.Generator().manual_seed(3)
+    labels = torch.randint(4, (80,), generator=generator) * 2  # classes without an image between
+    features = torch.randn(80, 6, generator=generator).relu()
+    features[:, 2] = 0
+    whole = semantic_consistency(features, labels, min_support=1, shuffles=5)
+    single = dimension_consistency(features, labels, shuffles=5)
+    live = [0, 1, 3, 4, 5]
+    assert single.value[live].mean().item() == pytest.approx(whole.value, abs=1e-12)
+    assert single.chance[live].mean().item() == pytest.approx(whole.chance, abs=1e-12)
+    assert single.value[2].isnan()
+    assert single.largest[2] == -1
+
+
+def test_the_largest_class_of_a_dimension_by_hand() -> None:
+    labels = torch.tensor([0, 0, 0, 0, 5, 5])
+    features = torch.tensor([[1.0, 0], [1, 0], [0, 0], [0, 1], [1, 0], [0, 1]])
+    single = dimension_consistency(features, labels, shuffles=0)
+    # Rates by class: dimension 0 is on for 2 of 4 and 1 of 2, a tie; dimension 1 for 1/4 and 1/2.
+    assert single.value.tolist() == pytest.approx([0.5, 2 / 3])
+    assert single.largest.tolist() == [0, 5]
+    assert single.chance.isnan().all()

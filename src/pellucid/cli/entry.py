@@ -5,17 +5,19 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from pellucid.cli import compare, evaluate, listing, pretrain, preview
+from pellucid.cli import compare, embed, evaluate, explore, listing, pretrain, preview, search, why
 
 HINT = """\
 examples:
   pellucid pretrain bayesncl scenes --out runs/bayesncl      built-in data, about a minute
   pellucid evaluate runs/bayesncl                            scores.json and a table
   pellucid compare runs/ncl runs/bayesncl                    one table of several runs
+  pellucid why runs/bayesncl 412 88                          why two images are similar
+  pellucid search runs/bayesncl photo.jpg                    the nearest images, and why
   pellucid list methods                                      what can be named
 """
 
-VERBS = (pretrain, preview, evaluate, compare, listing)
+VERBS = (pretrain, preview, evaluate, compare, explore, embed, why, search, listing)
 """In the order of the help. A verb imports what it needs when it runs: scoring is slow to load."""
 
 

@@ -3,8 +3,14 @@
 from pellucid.metrics import as_published
 from pellucid.metrics.activity import active_entries, unit_rows
 from pellucid.metrics.conflict import Conflict, Forces, gradient_conflict, nt_xent_forces
-from pellucid.metrics.consistency import Consistency, semantic_consistency
+from pellucid.metrics.consistency import (
+    Consistency,
+    DimensionConsistency,
+    dimension_consistency,
+    semantic_consistency,
+)
 from pellucid.metrics.entropy import SemanticEntropy, semantic_entropy
+from pellucid.metrics.matching import Matching, match_dimensions
 from pellucid.metrics.monosemanticity import Monosemanticity, monosemanticity
 from pellucid.metrics.rank import Orthogonality, effective_rank, orthogonality
 from pellucid.metrics.retrieval import Retrieval, rank_dimensions, retrieval_precision
@@ -21,8 +27,10 @@ from pellucid.metrics.volume import (
 __all__ = [
     "Conflict",
     "Consistency",
+    "DimensionConsistency",
     "EntropyGain",
     "Forces",
+    "Matching",
     "Monosemanticity",
     "Orthogonality",
     "Retrieval",
@@ -32,12 +40,14 @@ __all__ = [
     "active_entries",
     "as_published",
     "density",
+    "dimension_consistency",
     "effective_rank",
     "entropy_gain",
     "estimate_log_abs_det",
     "feature_volume",
     "gradient_conflict",
     "log_abs_det",
+    "match_dimensions",
     "monosemanticity",
     "nt_xent_forces",
     "orthogonality",

@@ -32,6 +32,17 @@ class Consistency(NamedTuple):
     """The fewest active images of a scored dimension; 0 when none is scored."""
 
 
+class DimensionConsistency(NamedTuple):
+    """Semantic consistency of each dimension by itself; NaN, and class -1, for a dead one."""
+
+    value: Float[Tensor, " k"]
+    """The class-balanced share of the dimension's largest class, 1/C..1, in fp64."""
+    chance: Float[Tensor, " k"]
+    """The same under shuffled labels; NaN without shuffles."""
+    largest: Int[Tensor, " k"]
+    """The largest class, the first of equals."""
+
+
 def semantic_consistency(
     features: Float[Tensor, "n k"],
     labels: Integer[Tensor, " n"],
@@ -69,14 +80,15 @@ def semantic_consistency(
         return Consistency(None, None, None, None, dimensions=0, support=0)
     active = active[:, scored]
     once = torch.ones(1, len(labels), dtype=torch.float64, device=labels.device)
-    value = _largest_share(active, labels, once).item()
+    value = _largest_share(active, labels, once).nanmean(dim=1).item()
     by_luck = [
-        _largest_share(active, other, once).item() for other in shuffled(labels, seed, shuffles)
+        _largest_share(active, other, once).nanmean(dim=1).item()
+        for other in shuffled(labels, seed, shuffles)
     ]
     low, high = None, None
     if resamples >= 2:
         draws = _draws(len(labels), seed, resamples).to(labels.device)
-        redrawn = _largest_share(active, labels, draws)
+        redrawn = _largest_share(active, labels, draws).nanmean(dim=1)
         redrawn = redrawn[~redrawn.isnan()]  # a draw without one active image says nothing
         if len(redrawn) >= 2:
             reach = 1.96 * redrawn.std().item()
@@ -91,17 +103,49 @@ def semantic_consistency(
     )
 
 
+def dimension_consistency(
+    features: Float[Tensor, "n k"],
+    labels: Integer[Tensor, " n"],
+    *,
+    seed: int = 0,
+    shuffles: int = 10,
+) -> DimensionConsistency:
+    """What `semantic_consistency` averages: every dimension by itself, whatever its support.
+
+    Raises:
+        TypeError, ValueError: features or labels are unfit.
+    """
+    features = checked_features(features)
+    labels = checked_labels(labels, features)
+    active = active_entries(features)
+    once = torch.ones(1, len(labels), dtype=torch.float64, device=labels.device)
+    rates = torch.stack(
+        [
+            (counts / size.clamp(min=1)[:, None])[0]
+            for counts, size in class_sums(active, labels, once)
+        ]
+    )
+    by_luck = [_largest_share(active, o, once)[0] for o in shuffled(labels, seed, shuffles)]
+    value = _largest_share(active, labels, once)[0]
+    classes = torch.unique(labels)[rates.argmax(dim=0)]
+    return DimensionConsistency(
+        value=value,
+        chance=torch.stack(by_luck).mean(dim=0) if by_luck else torch.full_like(value, torch.nan),
+        largest=classes.where(~value.isnan(), classes.new_tensor(-1)),
+    )
+
+
 def _largest_share(
     active: Bool[Tensor, "n k"], labels: Int[Tensor, " n"], weights: Float[Tensor, "r n"]
-) -> Float[Tensor, " r"]:
-    """Mean over dimensions of the balanced share of the largest class, one for each weighting."""
+) -> Float[Tensor, "r k"]:
+    """Each dimension's balanced share of its largest class, one row for each weighting."""
     largest = weights.new_zeros(len(weights), active.shape[1])
     total = torch.zeros_like(largest)
     for counts, size in class_sums(active, labels, weights):
         rate = counts / size.clamp(min=1)[:, None]  # a draw may hold no image of the class
         largest = torch.maximum(largest, rate)
         total += rate
-    return (largest / total).nanmean(dim=1)  # 0/0: no active image of the dimension was drawn
+    return largest / total  # 0/0, NaN: no active image of the dimension was drawn
 
 
 def _draws(n: int, seed: int, resamples: int) -> Float[Tensor, "r n"]:

@@ -1,0 +1,110 @@
+"""Two representations of the same images: which dimensions both have, and what differs most."""
+
+import math
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from pellucid.evaluate.representation import Representation, same_images
+from pellucid.explore.text import shown
+from pellucid.metrics import active_entries, match_dimensions, unit_rows
+from pellucid.randomness import seeded
+
+NEIGHBOURS = 10
+EXAMPLES = 6
+CHANGED = 12
+"""Images whose neighbours changed most that are shown."""
+TRIED = 4_000
+"""Images whose neighbours are compared: a fixed choice where there are more."""
+QUERIES = 512
+
+
+def versus(first: Representation, other: Representation, images: Tensor) -> dict[str, Any]:
+    """What the page shows of a second representation, as plain values.
+
+    Matching is over all images; examples and neighbours are of those that the page holds.
+
+    Args:
+        first: whose page it is.
+        other: of the same images.
+        images: indices of those that the page holds.
+
+    Raises:
+        RunError: they are not of the same images in the same order.
+    """
+    same_images(first, other)
+    matching = match_dimensions(first.z, other.z)
+    return {
+        "label": shown(other.label),
+        "partner": matching.partner.tolist(),
+        "sign": matching.sign.tolist(),
+        "cosine": _rounded(matching.cosine),
+        "chance": _rounded(matching.chance),
+        "agreement": _rounded(matching.agreement),
+        "luck": _rounded(matching.highest_by_luck),
+        "recurs": matching.recurs.tolist(),
+        "live": active_entries(other.z).any(dim=0).tolist(),
+        "names": {str(k): shown(name) for k, name in other.dimension_names().items()},
+        "random": _random_active(other.z[images], images),
+        "strongest": _strongest(other.z[images], images),
+        "neighbours": _changes(first.z[images], other.z[images], images),
+    }
+
+
+def _changes(a: Tensor, b: Tensor, images: Tensor) -> dict[str, Any]:
+    """Neighbours in common, and the images that have fewest."""
+    chosen = torch.arange(len(images))
+    if len(chosen) > TRIED:
+        order = torch.randperm(len(images), generator=seeded(0, "compared images"))
+        chosen = order[:TRIED].sort().values
+    at = min(NEIGHBOURS, len(images) - 1)
+    ours, theirs = _nearest(a, chosen, at), _nearest(b, chosen, at)
+    common = (ours[:, :, None] == theirs[:, None, :]).any(dim=2).sum(dim=1)
+    least = common.argsort(stable=True)[:CHANGED]
+    return {
+        "at": at,
+        "tried": len(chosen),
+        "common": round(common.double().mean().item(), 4),
+        "changed": [
+            {
+                "image": int(images[chosen[row]]),
+                "common": int(common[row]),
+                "first": images[ours[row]].tolist(),
+                "other": images[theirs[row]].tolist(),
+            }
+            for row in least
+        ],
+    }
+
+
+def _nearest(z: Float[Tensor, "n k"], chosen: Int[Tensor, " m"], at: int) -> Int[Tensor, "m at"]:
+    unit = unit_rows(z)
+    rows = []
+    for queries in torch.split(chosen, QUERIES):
+        cosine = unit[queries] @ unit.T
+        cosine[torch.arange(len(queries)), queries] = -torch.inf
+        rows.append(cosine.topk(at, dim=1).indices)
+    return torch.cat(rows)
+
+
+def _random_active(z: Float[Tensor, "n k"], images: Tensor) -> list[list[int]]:
+    """A few images of each dimension, in a fixed random order."""
+    order = torch.randperm(len(z), generator=seeded(0, "random active images"))
+    active = active_entries(z)[order]
+    return [images[order[column][:EXAMPLES]].tolist() for column in active.T]
+
+
+def _strongest(z: Float[Tensor, "n k"], images: Tensor) -> list[list[int]]:
+    """The images on which each dimension is strongest, of those where it is active."""
+    size = unit_rows(z).abs().masked_fill(~active_entries(z), -torch.inf)
+    values, rows = size.topk(min(EXAMPLES, len(z)), dim=0)
+    return [
+        images[row[value > -torch.inf]].tolist()
+        for value, row in zip(values.T, rows.T, strict=True)
+    ]
+
+
+def _rounded(values: Tensor) -> list[float | None]:
+    return [round(v, 4) if math.isfinite(v) else None for v in values.tolist()]

@@ -1,0 +1,47 @@
+"""Words that answers share. Names of files, classes and dimensions are data, never markup."""
+
+from pellucid.evaluate.representation import Representation
+
+NOTHING_SHARED = "These images share no active dimension."
+
+
+def undefined(closed: bool) -> str:
+    """Why a zero row has no similarity.
+
+    Args:
+        closed: the gates took all that there was.
+    """
+    reason = "All gates are closed" if closed else "No dimension is active"
+    return f"{reason} on this image; its similarity is not defined."
+
+
+def one_line(text: str) -> str:
+    """A name as one line of a terminal: no line break and no escape sequence survives."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def shortened(text: str, longest: int) -> str:
+    """A name in at most so many letters; the middle goes, since the end tells files apart."""
+    if len(text) <= longest:
+        return text
+    front = (longest - 1) // 2
+    return f"{text[:front]}…{text[len(text) - (longest - 1 - front) :]}"
+
+
+def dimension(k: int, names: dict[int, str]) -> str:
+    """A dimension by number and, where a person gave one, name."""
+    return f"{k} {one_line(names[k])}" if k in names else str(k)
+
+
+def class_of(representation: Representation, index: int) -> str | None:
+    """The class of an image; None where it has none."""
+    if representation.labels is None or representation.labels[index] < 0:
+        return None
+    label = int(representation.labels[index])
+    classes = representation.classes
+    return f"class {label}" if classes is None else classes[label]
+
+
+def count(number: int, what: str) -> str:
+    """A number of things: `1 image`, `2 images`."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
