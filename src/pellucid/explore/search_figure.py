@@ -3,8 +3,9 @@
 import math
 from pathlib import Path
 
+from pellucid.evaluate.representation import LONGEST_NAME
 from pellucid.explore.canvas import NEGATIVE, POSITIVE, QUIET, Canvas
-from pellucid.explore.search import Found, Match, carried_by, outcome
+from pellucid.explore.search_answer import Found, Match, carried_by, outcome
 from pellucid.explore.why_figure import Pictures, picture_of
 from pellucid.explore.words import one_line, shortened
 from pellucid.explore.write import data_uri, is_page, write_page
@@ -13,7 +14,7 @@ COLUMNS = 5
 CELL, SIDE, LEFT, HEAD = 2.15, 1.75, 0.4, 2.6
 LINE = 0.22
 """Inches."""
-NAMED = 9
+NAMED = 11
 """Letters of a dimension's name."""
 
 
@@ -83,7 +84,7 @@ def _match(
     canvas.text(x, y + SIDE + 0.36, f"{match.image}  {name}", size=6.5, colour=QUIET)
     top = y + SIDE + 0.6
     carrying = zip(carried_by(match, answer.names, NAMED), _lengths(match), strict=True)
-    start = x + (0.95 if answer.names else 0.4)
+    start = x + (1.0 if answer.names else 0.4)
     full = x + SIDE - 0.5 - start
     for number, ((words, value), length) in enumerate(carrying):
         middle = top + number * LINE
@@ -115,7 +116,7 @@ def _page(answer: Found, pictures: Pictures | None, out: Path) -> None:
                 "carrying": [
                     (words, value, length)
                     for (words, value), length in zip(
-                        carried_by(match, answer.names), _lengths(match), strict=True
+                        carried_by(match, answer.names, LONGEST_NAME), _lengths(match), strict=True
                     )
                 ],
             }

@@ -15,7 +15,7 @@ from pellucid.evaluate.evaluation import evaluation_precision
 from pellucid.evaluate.extract import extract
 from pellucid.evaluate.representation import Representation
 from pellucid.evaluate.store import LARGEST
-from pellucid.explore.words import class_of
+from pellucid.explore.words import class_of, one_line
 from pellucid.run import Run, RunError
 from pellucid.train.device import pick_device
 
@@ -123,6 +123,18 @@ def embed(
     )
     taken = found.gate is not None and bool(found.ungated.any())
     return Subject(name, found.z[0], taken and not bool(found.z.any()), pixels=pixels)
+
+
+def described(subject: Subject) -> str:
+    """Which image a subject is, on one line."""
+    parts = [one_line(subject.name)]
+    if subject.index is not None:
+        parts.append(f"image {subject.index}")
+    if subject.label is not None:
+        parts.append(one_line(subject.label))
+    if subject.given is not None:
+        parts.append(f"the same pixels as {one_line(subject.given)}")
+    return ", ".join(parts)
 
 
 def _of_index(representation: Representation, index: int) -> Subject:

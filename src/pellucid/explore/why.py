@@ -1,60 +1,15 @@
-"""Why are these two images similar? The answer, before it is printed or drawn."""
+"""Why are these two images similar? The answer in print, and as a figure."""
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 from rich.console import Console
 
 from pellucid.evaluate.representation import Representation
-from pellucid.explore.neighbours import Neighbours, Standing, median_of_random_pairs
-from pellucid.explore.pair import (
-    Contribution,
-    Pair,
-    Printed,
-    cosine_without,
-    explain,
-    printed,
-    weighed,
-)
-from pellucid.explore.subject import Subject, find
-from pellucid.metrics.activity import active_entries
-from pellucid.run import RunError
-
-TOP = 8
-"""Dimensions that are shown one by one."""
-
-
-class Without(NamedTuple):
-    """What becomes of a pair when one dimension is left out, and the rest renormalised."""
-
-    cosine: float | None
-    """None where nothing is left of one of the images."""
-    standing: Standing | None
-
-
-class Why(NamedTuple):
-    """All that there is to say of a pair of images."""
-
-    representation: Representation
-    names: dict[int, str]
-    """That people gave to dimensions."""
-    a: Subject
-    b: Subject
-    pair: Pair
-    shown: Printed | None
-    """The largest contributions; None where the cosine is not defined."""
-    without: dict[int, Without]
-    """Of the dimensions that are shown."""
-    standing: Standing | None
-    """Of B among A's neighbours; None for an undefined one, and for an image and itself."""
-    typical: float | None
-    """Median cosine of random pairs."""
-
-    @property
-    def same(self) -> bool:
-        """Whether A and B are one image of the representation."""
-        return self.a.index is not None and self.a.index == self.b.index
+from pellucid.explore.why_answer import TOP, Why, answer_why, rare
+from pellucid.explore.why_figure import draw
+from pellucid.explore.why_table import print_rarity, print_why
+from pellucid.explore.write import checked_out
 
 
 def why(
@@ -85,10 +40,6 @@ def why(
     Raises:
         RunError: an image is not there or cannot be read, or `out` ends in something else.
     """
-    from pellucid.explore.why_figure import draw
-    from pellucid.explore.why_table import print_rarity, print_why
-    from pellucid.explore.write import checked_out
-
     checked_out(out)
     answer = answer_why(representation, a, b, top=top, device=device)
     print_why(answer, console)
@@ -98,49 +49,3 @@ def why(
         draw(answer, out)
         say(f"written to {out}")
     return answer
-
-
-def answer_why(
-    representation: Representation, a: str, b: str, *, top: int = TOP, device: str = "auto"
-) -> Why:
-    """The answer itself; arguments and errors are those of `why`."""
-    if top < 1:
-        raise RunError(f"--top must be at least 1 dimension, not {top}")
-    names = representation.dimension_names()
-    first, second = (find(representation, image, device) for image in (a, b))
-    pair = explain(first.z, second.z)
-    shown = None if pair.cosine is None else printed(pair.shared, pair.cosine, top)
-    dimensions = [] if shown is None else [line.row.dimension for line in shown.lines]
-    one_image = first.index is not None and first.index == second.index
-    standings: list[Standing | None] = [None] * (1 + len(dimensions))
-    if shown is not None and not one_image:
-        standings = Neighbours(representation.z).standings(
-            first.z,
-            second.z,
-            itself=first.index,
-            place=second.index,
-            left_out=[None, *dimensions],
-        )
-    return Why(
-        representation=representation,
-        names=names,
-        a=first,
-        b=second,
-        pair=pair,
-        shown=shown,
-        without={
-            k: Without(cosine_without(first.z, second.z, k), standing)
-            for k, standing in zip(dimensions, standings[1:], strict=True)
-        },
-        standing=standings[0],
-        typical=median_of_random_pairs(representation.z),
-    )
-
-
-def rare(answer: Why) -> list[Contribution]:
-    """Contributions over how frequent each dimension is before the gate, where there is one."""
-    given = answer.representation
-    on = active_entries(given.z if given.ungated is None else given.ungated)
-    # A file may have a dimension active that no image of the set has: then it is one in all.
-    frequency = on.sum(dim=0).clamp(min=1).double() / len(on)
-    return weighed(answer.pair, frequency)

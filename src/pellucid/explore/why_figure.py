@@ -10,9 +10,9 @@ from torch import Tensor
 from pellucid.explore.canvas import NEGATIVE, POSITIVE, QUIET, Canvas
 from pellucid.explore.examples import Examples, examples_of
 from pellucid.explore.subject import Subject
-from pellucid.explore.why import Why
+from pellucid.explore.why_answer import Why
 from pellucid.explore.why_table import listed, rest_words, standing_words
-from pellucid.explore.words import class_of, one_line, shortened
+from pellucid.explore.words import class_of, cut, one_line, shortened
 from pellucid.explore.write import data_uri, is_page, write_page
 
 EACH = 4
@@ -108,8 +108,17 @@ def picture_of(subject: Subject, pictures: Pictures | None) -> UInt8[Tensor, "3 
 
 def headings(answer: Why) -> tuple[str, str]:
     """What stands above the two groups of examples."""
-    side = " on A's side" if answer.representation.signed else ""
-    return f"random images{side} with it", f"strongest images{side}"
+    if answer.representation.signed:
+        return "random images on A's side", "strongest images on A's side"
+    return "random active images", "strongest images"
+
+
+def note(answer: Why) -> str:
+    """How to read the numbers and the examples."""
+    words = "A and B are values of rows of unit length, so their products sum to the cosine"
+    if answer.representation.signed:
+        words += "; images on A's side have A's sign in the dimension"
+    return words
 
 
 def _figure(answer: Why, rows: list[Row], pictures: Pictures | None, out: Path) -> None:
@@ -153,8 +162,7 @@ def _figure(answer: Why, rows: list[Row], pictures: Pictures | None, out: Path) 
     canvas.text(
         LEFT,
         height - 0.25,
-        f"{source}, {len(answer.representation.z):,} images; A and B are values of rows of unit "
-        "length",
+        f"{source}, {len(answer.representation.z):,} images; {note(answer)}",
         size=7.5,
         colour=QUIET,
     )
@@ -176,7 +184,7 @@ def _subject(
 
 def _row(canvas: Canvas, y: float, row: Row, signed: bool, pictures: Pictures | None) -> None:
     middle = y + THUMB / 2
-    name = shortened(one_line(row.name), 24)
+    name = cut(one_line(row.name), 24)
     canvas.text(LEFT, middle - (0.1 if name else 0), str(row.dimension), bold=True, size=11)
     canvas.text(LEFT, middle + 0.12, name, size=8)
     _bar(canvas, middle, row.length, signed, POSITIVE if row.length >= 0 else NEGATIVE)
@@ -251,6 +259,7 @@ def _page(answer: Why, rows: list[Row], pictures: Pictures | None, out: Path) ->
             for row in rows
         ],
         headings=headings(answer),
+        note=note(answer),
         pictured=pictures is not None,
         shown=shown,
         rest=None if shown is None else rest_words(shown.further, shown.rest),

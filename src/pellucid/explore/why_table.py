@@ -10,9 +10,9 @@ from rich.text import Text
 
 from pellucid.explore.neighbours import Standing
 from pellucid.explore.pair import THOUSANDTH, Contribution, printed, rounded
-from pellucid.explore.subject import Subject
-from pellucid.explore.why import Why
-from pellucid.explore.words import NOTHING_SHARED, count, one_line, shortened, undefined
+from pellucid.explore.subject import described
+from pellucid.explore.why_answer import Why
+from pellucid.explore.words import NOTHING_SHARED, count, cut, one_line, undefined
 
 NAMED = 20
 """Letters of a dimension's name in the table."""
@@ -42,18 +42,6 @@ def print_why(answer: Why, console: Console) -> None:
     for letter, only in (("A", pair.only_a), ("B", pair.only_b)):
         if only:
             _line(console, f"only in {letter}: {listed(only, answer.names)}")
-
-
-def described(subject: Subject) -> str:
-    """Which image a subject is, on one line."""
-    parts = [one_line(subject.name)]
-    if subject.index is not None:
-        parts.append(f"image {subject.index}")
-    if subject.label is not None:
-        parts.append(one_line(subject.label))
-    if subject.given is not None:
-        parts.append(f"the same pixels as {one_line(subject.given)}")
-    return ", ".join(parts)
 
 
 def standing_words(answer: Why) -> list[str]:
@@ -180,11 +168,11 @@ def _rank(standing: Standing | None) -> str:
 
 
 def _name(k: int, answer: Why) -> str:
-    return shortened(one_line(answer.names.get(k, "")), NAMED)
+    return cut(one_line(answer.names.get(k, "")), NAMED)
 
 
 def _named(k: int, names: dict[int, str]) -> str:
-    name = shortened(one_line(names.get(k, "")), NAMED)
+    name = cut(one_line(names.get(k, "")), NAMED)
     return f"{k} {name}".rstrip()
 
 

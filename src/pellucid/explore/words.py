@@ -28,6 +28,11 @@ def shortened(text: str, longest: int) -> str:
     return f"{text[:front]}…{text[len(text) - (longest - 1 - front) :]}"
 
 
+def cut(text: str, longest: int) -> str:
+    """A name in at most so many letters; the end goes."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
 def dimension(k: int, names: dict[int, str]) -> str:
     """A dimension by number and, where a person gave one, name."""
     return f"{k} {one_line(names[k])}" if k in names else str(k)

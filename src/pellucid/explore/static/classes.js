@@ -1,11 +1,11 @@
 // Classes by dimensions: one cell each, read by arrow keys, and as a table for the chosen row or column.
 
 const PER_CLASS = 20;
-const heat = { mode: "share", at: [0, 0], all: false };
+const heat = { mode: "share", at: [0, 0], all: false, most: 1 };
 const MODES = {
   share: ["p(class | dimension)", "share of the dimension's active images that are of the class"],
-  mass: ["mean activation", "mean value over all images of the class, largest cell brightest"],
-  lift: ["lift", "times more often than the class is in the data; white is as often"],
+  mass: ["mean activation", "mean value over all images of the class"],
+  lift: ["lift", "times more often than the class is in the data; white is as often, blue rarer, orange more often"],
 };
 
 function heatDimensions() {
@@ -51,6 +51,7 @@ function showClasses(place) {
     place.append(make("p", {}, "No dimension has enough labelled images."));
     return;
   }
+  heat.most = Math.max(1e-9, ...ks.flatMap((k) => classes.map((_, c) => heatValue(k, c) ?? 0)));
   const wide = Math.max(4, Math.min(24, Math.floor(1100 / ks.length)));
   const tall = classes.length > 40 ? 12 : 20;
   const canvas = make("canvas", { width: ks.length * wide, height: classes.length * tall, tabindex: "0", role: "application", "aria-label": `Heat map of ${classes.length} classes by ${ks.length} dimensions`, "aria-describedby": "heat-reading" });
@@ -73,7 +74,8 @@ function showClasses(place) {
     heat.at = [Math.min(classes.length - 1, Math.floor(((event.clientY - box.top) / box.height) * classes.length)), Math.min(ks.length - 1, Math.floor(((event.clientX - box.left) / box.width) * ks.length))];
     paint();
   });
-  place.append(make("div", { class: "heat" },
+  const scale = heat.mode === "lift" ? null : make("p", { class: "hint" }, `Dark is 0, bright ${heatWords(heat.most)}, the largest cell.`);
+  place.append(scale ?? "", make("div", { class: "heat" },
     make("ul", { class: "heat-names", "aria-hidden": "true" }, classes.map((text) => {
       const item = make("li", {}, name(text));
       item.style.height = `${tall}px`;
@@ -86,12 +88,11 @@ function showClasses(place) {
 function paintHeat(canvas, ks, wide, tall) {
   const context = canvas.getContext("2d");
   const { classes } = store.tree;
-  const mass = heat.mode === "mass" ? Math.max(1e-9, ...ks.flatMap((k) => store.tree.use.mass[k])) : 1;
   ks.forEach((k, x) => classes.forEach((_, c) => {
     const value = heatValue(k, c);
     context.fillStyle = !known(value) ? "#888" : heat.mode === "lift"
       ? blend(DIVERGING, 0.5 + Math.log2(Math.max(value, 0.0625)) / 8)
-      : blend(CIVIDIS, heat.mode === "mass" ? value / mass : value);
+      : blend(CIVIDIS, value / heat.most);
     context.fillRect(x * wide, c * tall, wide - (wide > 5 ? 1 : 0), tall - 1);
     if (few(k)) {
       context.strokeStyle = "#999";
