@@ -90,10 +90,13 @@ def _nearest(z: Float[Tensor, "n k"], chosen: Int[Tensor, " m"], at: int) -> Int
 
 
 def _random_active(z: Float[Tensor, "n k"], images: Tensor) -> list[list[int]]:
-    """A few images of each dimension, in a fixed random order."""
-    order = torch.randperm(len(z), generator=seeded(0, "random active images"))
-    active = active_entries(z)[order]
-    return [images[order[column][:EXAMPLES]].tolist() for column in active.T]
+    """A few active images of each dimension, drawn for each by itself."""
+    drawn = []
+    for k, column in enumerate(active_entries(z).T):
+        rows = column.nonzero().flatten()
+        order = torch.randperm(len(rows), generator=seeded(0, "random active images", k))
+        drawn.append(images[rows[order[:EXAMPLES]]].tolist())
+    return drawn
 
 
 def _strongest(z: Float[Tensor, "n k"], images: Tensor) -> list[list[int]]:

@@ -33,11 +33,6 @@ def cut(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
-def dimension(k: int, names: dict[int, str]) -> str:
-    """A dimension by number and, where a person gave one, name."""
-    return f"{k} {one_line(names[k])}" if k in names else str(k)
-
-
 def class_of(representation: Representation, index: int) -> str | None:
     """The class of an image; None where it has none."""
     if representation.labels is None or representation.labels[index] < 0:

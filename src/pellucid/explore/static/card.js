@@ -88,8 +88,7 @@ function evidence(k, found) {
       redraw();
     })),
     drawn,
-    make("h3", {}, "Strongest"),
-    strip("Strongest", shots(k, strongest.slice(0, SHOTS), "large"), { "data-kind": "strongest" }),
+    extremes(k, strongest),
     make("h3", {}, "By strength"),
     make("div", { class: "strata" }, strata(k, found)),
     make("h3", {}, "Misses"),
@@ -100,6 +99,16 @@ function evidence(k, found) {
           `Histogram of ${plural(store.tree.dims.support[k], "active image")}, logarithmic counts, from ${fixed(Math.min(0, store.tree.dims.lowest[k]))} to ${fixed(store.tree.dims.highest[k])}; largest bin ${count(Math.max(...store.tree.dims.histogram[k]))}`),
         make("p", { class: "hint" }, "Logarithmic counts; of unit vectors.")),
       classBars(k)));
+}
+
+// The strongest images; a signed dimension has two ends, which need not mean opposites.
+function extremes(k, strongest) {
+  const ends = store.tree.signed
+    ? [["Strongest, positive end", strongest.filter(({ value }) => value > 0)], ["Strongest, negative end", strongest.filter(({ value }) => value < 0)]]
+    : [["Strongest", strongest]];
+  return ends.map(([words, found]) => [make("h3", {}, words), found.length
+    ? strip(words, shots(k, found.slice(0, SHOTS), "large"), { "data-kind": "strongest" })
+    : make("p", {}, "none")]);
 }
 
 function strata(k, found) {

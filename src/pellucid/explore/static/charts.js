@@ -9,13 +9,14 @@ function bar(value, largest, signed) {
   return make("span", { class: signed ? "meter signed" : "meter", "aria-hidden": "true" }, mark);
 }
 
-function histogram(counts, low, high, sentence) {
-  const most = Math.max(...counts.map((n) => Math.log1p(n)), 1e-9);
+// Counts in equal intervals; logarithmic where a few bins would hide the others.
+function histogram(counts, low, high, sentence, { unit = "image", scale = Math.log1p } = {}) {
+  const most = Math.max(...counts.map(scale), 1e-9);
+  const edge = (i) => fixed(low + ((high - low) * i) / counts.length);
   const svg = draw("svg", { viewBox: `0 0 ${counts.length * 10} 60`, preserveAspectRatio: "none", role: "img", "aria-label": sentence });
   counts.forEach((n, i) => {
-    const height = (58 * Math.log1p(n)) / most;
-    svg.append(draw("rect", { x: i * 10 + 1, y: 60 - height, width: 8, height },
-      draw("title", {}, `${fixed(low + ((high - low) * i) / counts.length, 3)} to ${fixed(low + ((high - low) * (i + 1)) / counts.length, 3)}: ${plural(n, "image")}`)));
+    const height = (58 * scale(n)) / most;
+    svg.append(draw("rect", { x: i * 10 + 1, y: 60 - height, width: 8, height }, draw("title", {}, `${edge(i)} to ${edge(i + 1)}: ${plural(n, unit)}`)));
   });
   return make("figure", {}, svg, make("p", { class: "axis" }, make("span", {}, fixed(low)), make("span", {}, fixed(high))));
 }

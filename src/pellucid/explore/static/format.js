@@ -3,12 +3,18 @@
 const UNDEFINED = "not defined";
 const known = (value) => value !== null && value !== undefined && Number.isFinite(value);
 const count = (value) => value.toLocaleString("en");
-const fixed = (value, digits = 2) => (known(value) ? value.toFixed(digits).replace("-", "−") : UNDEFINED);
+
+function fixed(value, digits = 2) {
+  if (!known(value)) return UNDEFINED;
+  const text = Math.abs(value).toFixed(digits);
+  return value < 0 && Number(text) > 0 ? `−${text}` : text;
+}
+
 
 function percent(value, digits) {
   if (!known(value)) return UNDEFINED;
   const shown = 100 * value;
-  const places = digits ?? (shown !== 0 && Math.abs(shown) < 10 ? 1 : 0);
+  const places = digits ?? (shown !== 0 && Math.abs(shown) < 9.95 ? 1 : 0);
   if (shown > 0 && shown < 0.05) return "under 0.1 %";
   return `${shown.toFixed(places)} %`;
 }

@@ -123,7 +123,6 @@ function additive(terms, cosine, total, again) {
       })] : null), make("td", { class: "wide" }), make("td", { class: "wide" }), make("td", { class: "barcell" }),
     make("td", { class: "part" }, shown3(rest)), shares ? make("td", { class: "share" }, `${per[rows.length]} %`) : null) : null;
   const positive = terms.filter((t) => t.product > 0).reduce((sum, t) => sum + t.product, 0);
-  const negative = terms.filter((t) => t.product < 0).reduce((sum, t) => sum + t.product, 0);
   return make("div", {},
     table(signed ? "Products of the two unit vectors; they can cancel, so none is a share" : "Products of the two unit vectors; none is negative, so each is a share of the similarity",
       [make("th", { scope: "col" }, make("span", { class: "quiet" }, "leave out")), make("th", { scope: "col", class: "left" }, "dimension"), ...["A", "B"].map((words) => make("th", { scope: "col", class: "wide" }, words)), make("th", { scope: "col", class: "barcell" }, make("span", { class: "quiet" }, "bar")), "A × B", ...(shares ? ["share"] : [])],
@@ -131,7 +130,7 @@ function additive(terms, cosine, total, again) {
         make("tr", { class: "sum" }, make("td"), make("th", { scope: "row" }, "sum"), make("td", { class: "wide" }), make("td", { class: "wide" }), make("td", { class: "barcell" }),
           make("td", { id: "sum-value" }, shown3(total)), shares ? make("td", {}, "100 %") : null)], { class: "additive" }),
     make("p", { class: "hint" }, signed
-      ? `Positive ${fixed(positive)}, negative ${fixed(negative)}, sum ${shown3(total)}, which is the cosine.`
+      ? `Positive ${shown3(thousandths(positive))}, negative ${shown3(total - thousandths(positive))}, sum ${shown3(total)}, which is the cosine.`
       : "The sum is the cosine."));
 }
 

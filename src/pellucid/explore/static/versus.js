@@ -1,6 +1,7 @@
 // A second representation of the same images: what both have, and what differs most.
 
 const MATCH_ROWS = 15;
+const LINEAR = { unit: "dimension", scale: (n) => n };
 const matches = { page: 0, show: "recurs" };
 
 function showVersus(place) {
@@ -20,8 +21,8 @@ function showVersus(place) {
     heading("versus", "Compared with ", name(other.label)),
     make("p", {}, make("b", {}, `${count(recurs.length)} of ${count(live.length)} live dimensions recur in `, name(other.label)), ". Dimensions are matched one to one by the agreement of their columns over the same images: their cosine, corrected for what permuted images give, 0 by chance and 1 for the same dimension. One recurs from 0.5 on, and above all that chance and turned axes gave."),
     make("div", { class: "columns" },
-      make("div", {}, make("h3", {}, "Agreement of matched dimensions"), histogram(bins(agreement), 0, 1, `Agreement of ${live.length} matched dimensions from 0 to 1, in steps of 0.05: ${bins(agreement).join(", ")}`)),
-      make("div", {}, make("h3", {}, "The highest by luck"), histogram(bins(luck), 0, 1, `The highest agreement of each dimension with permuted images or turned axes: ${bins(luck).join(", ")}`))),
+      make("div", {}, make("h3", {}, "Agreement of matched dimensions"), histogram(bins(agreement), 0, 1, `Agreement of ${live.length} matched dimensions from 0 to 1, in steps of 0.05: ${bins(agreement).join(", ")}`, LINEAR)),
+      make("div", {}, make("h3", {}, "The highest by luck"), histogram(bins(luck), 0, 1, `The highest agreement of each dimension with permuted images or turned axes: ${bins(luck).join(", ")}`, LINEAR))),
     choice("show", [["recurs", `in both (${recurs.length})`], ["here", `only here (${live.length - recurs.length})`], ["there", `only in the other (${onlyThere.length})`]], matches.show, (value) => {
       Object.assign(matches, { show: value, page: 0 });
       showMatches();
@@ -43,8 +44,8 @@ function showMatches() {
   const mine = (k) => k === null ? "–" : [link(`#dim=${k}`, name(store.dimension(k))), make("div", { class: "strip small" }, draws(store.images(k), 6, k).map(({ row }) => thumb(row, { size: "small" })))];
   const theirs = (j) => j === null ? "–" : [other.names[j] ? name(`${j} ${other.names[j]}`) : String(j), make("div", { class: "strip small" }, other.random[j].map((id) => thumb(store.row.get(id), { size: "small" })))];
   replace(document.getElementById("match-rows"),
-    rows.length ? table("Matched dimensions, what differs most first; with random active images", ["here", other.label, "agreement", "cosine", "chance"], rows.slice(matches.page * MATCH_ROWS, (matches.page + 1) * MATCH_ROWS).map(([k, j]) =>
-      make("tr", {}, make("td", {}, mine(k)), make("td", {}, theirs(j)),
+    rows.length ? table("Matched dimensions, what differs most first; with random active images", [...["here", other.label].map((words) => make("th", { scope: "col", class: "left" }, name(words))), "agreement", "cosine", "chance"], rows.slice(matches.page * MATCH_ROWS, (matches.page + 1) * MATCH_ROWS).map(([k, j]) =>
+      make("tr", {}, make("td", { class: "left" }, mine(k)), make("td", { class: "left" }, theirs(j)),
         ...["agreement", "cosine", "chance"].map((key) => make("td", {}, k === null ? "–" : fixed(other[key][k])))))) : make("p", {}, "none"),
     leafing(rows.length, MATCH_ROWS, matches.page, (page) => {
       matches.page = page;
