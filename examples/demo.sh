@@ -9,3 +9,4 @@ for method in simclr ncl bayesncl; do
     "$PELLUCID" evaluate "$RUNS/$method"
 done
 "$PELLUCID" compare "$RUNS/simclr" "$RUNS/ncl" "$RUNS/bayesncl" --out "$RUNS/comparison"
+"$PELLUCID" explore "$RUNS/bayesncl"
