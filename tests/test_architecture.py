@@ -13,7 +13,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 ORDER = [
     *("settings", "types", "randomness", "distributed", "losses", "metrics", "data", "nets"),
     *("heads", "query_transforms", "regularisers", "branch", "frameworks", "learner", "train"),
-    *("recipe", "build", "run", "evaluate", "explore", "pretraining", "preview", "listing", "cli"),
+    *("recipe", "build", "run", "evaluate", "embed", "explore"),
+    *("pretraining", "preview", "listing", "cli"),
 ]
 """A part imports only parts to its left, and itself."""
 

@@ -11,7 +11,7 @@ from pellucid.cli import compare as compare_verb
 from pellucid.cli import evaluate, listing, main
 from pellucid.recipe import compose, names
 
-VERBS = ("pretrain", "preview", "evaluate", "compare", "list")
+VERBS = ("pretrain", "preview", "evaluate", "compare", "embed", "why", "search", "list")
 TINY = [
     "small", "data.stored_size=8", "views.size=8", "projector.hidden=16", "projector.dimensions=8",
     "data.limit=16", "train.batch=8", "train.epochs=1", "train.warmup_epochs=0",

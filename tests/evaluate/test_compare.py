@@ -3,12 +3,18 @@ import io
 import json
 import re
 
+import numpy as np
 import pytest
+import torch
 from PIL import Image
 from rich.console import Console
 
 from pellucid.evaluate.compare import compare
-from pellucid.evaluate.comparison import COLUMNS, OPTIONAL, Cell, Row, leader
+from pellucid.evaluate.comparison import COLUMNS, OPTIONAL, Cell, Row, differences, leader
+from pellucid.evaluate.evaluated import Evaluated, read_evaluated
+from pellucid.evaluate.extract import Features
+from pellucid.evaluate.interpretability import interpretability
+from pellucid.evaluate.representation import Representation
 from pellucid.evaluate.score import score
 from pellucid.recipe import compose
 from pellucid.run import RunError, start_run
@@ -47,10 +53,29 @@ def make_run(root, name, method="ncl", consistency=0.3, probe=0.7, *, data="scen
     return run.folder
 
 
-def printed(folders, out=None, width=400):
+def printed(folders, out=None, width=400, **of_files):
     console = Console(file=io.StringIO(), width=width, force_terminal=False)
-    compare(folders, console, out)
+    compare(folders, console, out, **of_files)
     return console.file.getvalue()
+
+
+def drawn_z(n=90, k=6, seed=0):
+    """Non-negative features; dimension c of the first three is strongest on class c."""
+    generator = torch.Generator().manual_seed(seed)
+    z = torch.rand(n, k, generator=generator) * (torch.rand(n, k, generator=generator) < 0.4)
+    z[torch.arange(n), torch.arange(n) % 3] += 1
+    return z
+
+
+def write_file(path, z, **others):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez(path, z=z.numpy(), **{name: value.numpy() for name, value in others.items()})
+    return path
+
+
+def write_labels(path, n=90):
+    path.write_text("\n".join(str(i % 3) for i in range(n)))
+    return path
 
 
 def read_csv(out):
@@ -285,3 +310,91 @@ def test_errors_name_the_run_and_what_to_do(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(RunError, match="file is a file; --out takes a folder"):
         printed([make_run(tmp_path, "c-run")], tmp_path / "file")
+
+
+def test_a_file_has_the_scores_that_z_labels_and_h_can_give(tmp_path):
+    z, h = drawn_z(), torch.randn(90, 4, generator=torch.Generator().manual_seed(1))
+    path = write_file(tmp_path / "some.npz", z, h=h)
+    out, labels = tmp_path / "out", write_labels(tmp_path / "labels.txt")
+    printed([make_run(tmp_path, "a-run"), path], out, labels=labels)
+    row = next(row for row in read_csv(out) if row["run"] == "some")
+    expected = interpretability(
+        Features(h, z, z, None, z, torch.arange(90) % 3), torch.arange(6), min_support=10, seed=0
+    )
+    for key, name in {
+        "consistency": "semantic_consistency",
+        "consistency_published": "semantic_consistency_published",
+        "entropy": "semantic_entropy_mass",
+        "activation_rate": "activation_rate",
+        "density": "density",
+        "monosemanticity": "monosemanticity",
+        "retrieval": "retrieval_at_1",
+    }.items():
+        assert float(row[key]) == pytest.approx(expected[name]["value"]), key
+    assert float(row["consistency_low"]) == pytest.approx(expected["semantic_consistency"]["low"])
+    assert (row["method"], row["runs"]) == ("", "1")
+    for key in ("probe", "knn", "parameters_millions", "training_seconds"):
+        assert row[key] == ""
+    assert line_markdown(out, "some").count("–") == 4
+
+
+def test_what_a_file_cannot_say_is_missing_with_the_reason(tmp_path):
+    text = printed([write_file(tmp_path / "bare.npz", drawn_z())])
+    assert line_of(text, "bare").count("–") == 9
+    assert (
+        "bare: no consistency, as published, entropy, nats, P@1, "
+        "since the images have no labels." in text
+    )
+    assert "bare: no monosem., since h is not known." in text
+    assert "untrained" not in text
+
+
+def test_files_alone_make_a_table_and_no_figure(tmp_path):
+    paths = [write_file(tmp_path / f"{name}.npz", drawn_z(seed=i)) for i, name in enumerate("ab")]
+    out = tmp_path / "out"
+    text = printed(paths, out, labels=write_labels(tmp_path / "labels.txt"))
+    assert [row["run"] for row in read_csv(out)] == ["a", "b"]
+    assert "no figure" in text
+    assert "Not comparable" not in text  # numbered rows, as many in both
+
+
+def test_files_of_one_name_are_told_apart(tmp_path):
+    z = drawn_z()
+    paths = [write_file(tmp_path / place / "z.npz", z) for place in ("x", "y")]
+    assert [one.label for one in read_evaluated(paths)] == ["x/z.npz", "y/z.npz"]
+    np.save(tmp_path / "x" / "z.npy", z.numpy())
+    labels = [one.label for one in read_evaluated([paths[0], tmp_path / "x" / "z.npy"])]
+    assert labels == ["x/z.npz", "x/z.npy"]
+    assert read_evaluated([paths[0], make_run(tmp_path, "q/z", "ncl")])[1].label == "q/z"
+
+
+def test_a_file_is_ranked_only_beside_images_that_it_is_of(tmp_path):
+    folder = make_run(tmp_path, "a-run", consistency=0.9)
+    path = write_file(tmp_path / "b.npz", drawn_z())
+    labels = write_labels(tmp_path / "labels.txt")
+    run, file = read_evaluated([folder, path], labels=labels)
+    names = [f"{i}.png" for i in range(90)]
+
+    def of(names):
+        return lambda: Representation("x", folder, drawn_z(), names)
+
+    settings = file.settings | {"data": "scenes", "scored_split": "test"}
+    run = run._replace(scores=run.scores | {"settings": settings}, representation=of(names))
+    assert differences([run, file._replace(representation=of(names))]) == []
+    (warning,) = differences([run, file._replace(representation=of(names[::-1]))])
+    assert warning.startswith("Not comparable, and so nothing is marked: x and x are of different")
+    (warning,) = differences([file, run._replace(representation=of(names[1:] + names[:1]))])
+    assert "differ in name" in warning
+    (warning,) = differences([run, file._replace(scores={"settings": {"min_support": 3}})])
+    assert "min_support" in warning
+    assert "data (" not in warning  # a file has no name for its images
+    assert isinstance(file, Evaluated)
+
+
+def test_labels_and_images_are_for_files(tmp_path):
+    folder = make_run(tmp_path, "a-run")
+    for option in ("labels", "images"):
+        with pytest.raises(RunError, match=f"--{option} .*only runs are compared"):
+            printed([folder], **{option: tmp_path / "there"})
+    path, labels = write_file(tmp_path / "b.npz", drawn_z()), write_labels(tmp_path / "labels.txt")
+    assert "b: no consistency" not in printed([folder, path], labels=labels)

@@ -51,8 +51,7 @@ def best_sum(a: Tensor, b: Tensor, signed: bool) -> float:
 def test_partners_are_the_best_of_all_assignments(k: int, l: int, signed: bool) -> None:  # noqa: E741
     a, b = drawn(30, k, seed=1), drawn(30, l, seed=2)
     b[:, : min(k, l)] += 0.7 * a[:, : min(k, l)].flip(1)
-    if not signed:
-        a, b = a.relu() + 0.01, b.relu() + 0.01
+    a, b = (a + 1, b + 1) if signed else (a.relu() + 0.01, b.relu() + 0.01)
     found = match_dimensions(a, b)
     matched = found.partner >= 0
     assert int(matched.sum()) == min(k, l)
@@ -89,10 +88,10 @@ def test_both_levels_are_what_the_search_finds_there(signed: bool) -> None:
     assert found.rotated.shape == (2, 5)
     order = torch.randperm(40, generator=seeded(7, "permuted images", 2))
     assert torch.allclose(match_dimensions(a, b[order]).agreement, found.permuted[2])
-    normal = torch.randn(6, 6, generator=seeded(7, "turned axes", 1), dtype=torch.float64)
+    normal = torch.randn(6, 6, generator=seeded(7, "rotated axes", 1), dtype=torch.float64)
     q, r = torch.linalg.qr(normal)
-    turned = unit_rows(b) @ (q @ torch.diag(r.diagonal().sign()))
-    assert torch.allclose(match_dimensions(a, turned).agreement, found.rotated[1])
+    rotated = unit_rows(b) @ (q @ torch.diag(r.diagonal().sign()))
+    assert torch.allclose(match_dimensions(a, rotated).agreement, found.rotated[1])
     both = torch.cat([found.permuted, found.rotated]).amax(dim=0)
     assert torch.equal(found.highest_by_luck, both)
 
@@ -210,6 +209,12 @@ def test_dead_columns_match_nothing() -> None:
     assert found.recurs.tolist() == [True, False, True, False]
 
 
+def test_partners_are_columns_as_they_were_given() -> None:
+    a = sparse(400, 4, share=0.1)
+    found = match_dimensions(a, torch.cat([torch.zeros_like(a[:, :2]), a], dim=1))
+    assert found.partner.tolist() == [2, 3, 4, 5]
+
+
 @pytest.mark.parametrize("dead", ["first", "second", "both"])
 def test_nothing_live_is_no_error(dead: str) -> None:
     a, b = sparse(20, 3), sparse(20, 2)
@@ -247,7 +252,7 @@ def test_columns_that_do_not_vary_say_nothing() -> None:
     assert found.cosine[2].item() == pytest.approx(1)
     assert found.chance[2].item() == pytest.approx(1)
     assert found.agreement.tolist() == pytest.approx([1, 1, 0])
-    nearly = z + torch.cat([0 * one_hot, 1e-9 * drawn(100, 1)], dim=1)
+    nearly = z + torch.cat([0 * one_hot, 1e-6 * drawn(100, 1)], dim=1)
     assert match_dimensions(nearly, nearly).agreement.tolist() == pytest.approx([1, 1, 0])
 
 
@@ -293,6 +298,17 @@ def test_one_draw_needs_no_others() -> None:
     found = match_dimensions(a, a, permutations=1, rotations=1)
     assert found.recurs.all()
     assert found.recurs_rotated.shape == (1, 4)
+
+
+def test_draws_that_match_nothing_count_for_nothing() -> None:
+    a = sparse(300, 12, share=0.1)
+    found = match_dimensions(a, a[:, :2], permutations=2, rotations=2)
+    levels = torch.cat([found.permuted, found.rotated])
+    assert (~levels.isnan()).sum(dim=1).tolist() == [2] * 4
+    never = levels.isnan().all(dim=0)
+    assert never.any()
+    assert torch.equal(found.highest_by_luck.isnan(), never)
+    assert found.recurs.tolist() == [True, True, *[False] * 10]
 
 
 def test_errors_say_what_is_wrong() -> None:

@@ -1,8 +1,7 @@
-"""Several evaluated runs in one table and one figure."""
+"""Several evaluated representations in one table and one figure, and which dimensions recur."""
 
 import csv
 import io
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -21,59 +20,108 @@ from pellucid.evaluate.comparison import (
     differences,
     leader,
     notes_on,
-    read_scores,
     rows_of,
 )
+from pellucid.evaluate.evaluated import Evaluated, read_evaluated
 from pellucid.evaluate.figure import Point, draw_comparison
+from pellucid.evaluate.markup import as_data, escaped, table_row
+from pellucid.evaluate.recurrence import RULE, Recurrence, groups_to_match, recurrence
+from pellucid.evaluate.recurrence_figure import draw_recurrence
+from pellucid.evaluate.recurrence_files import recurrence_csv, recurrence_markdown
 from pellucid.run import RunError
 from pellucid.train.checkpoint import write_text
 
 TABLE, CELLS, FIGURE = "compare.md", "compare.csv", "compare.png"
+DIMENSIONS, DIMENSIONS_FIGURE = "dimensions.csv", "dimensions.png"
 FIELDS = ("value", "chance", "low", "high", "spread")
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""How a text starts that a spreadsheet would compute instead of show."""
-
 Best = Mapping[str, str | None]
 """The label of the row that is marked, by column."""
 
 
-def compare(folders: list[Path], console: Console, out: Path | None = None) -> None:
-    """Print one table of evaluated runs; with `out`, also write compare.md, .csv and .png.
+def compare(
+    paths: list[Path],
+    console: Console,
+    out: Path | None = None,
+    *,
+    labels: Path | None = None,
+    images: Path | None = None,
+) -> None:
+    """Print one table of representations, and how many dimensions recur from one to the other.
 
-    A row is a run or, where runs differ by nothing but `train.seed`, the mean and standard
-    deviation over them; the last row is the first run's branch untrained. A table that is too
-    wide for the console is turned, with a column for each run. The best value of a column is
-    marked only when it leads every other by more than both their uncertainties together, and
-    never between runs that were scored on different images.
+    A row is a run, a file of features or, where runs differ by nothing but `train.seed`, the mean
+    and standard deviation over them; the last row is the first run's branch untrained. A file has
+    the scores that z, labels and h alone can give. A table that is too wide for the console is
+    turned, with a column for each run. The best value of a column is marked only when it leads
+    every other by more than both their uncertainties together, and never between different images.
+
+    Dimensions are matched over runs that differ by their seed or, where there are none, over all.
+    With `out`, the table is also written as compare.md, .csv and .png and the matches as
+    dimensions.csv and .png.
 
     Args:
-        folders: run directories; one that is given twice counts once.
+        paths: run directories, folders of `pellucid embed`, files of features; one that is given
+            twice counts once.
         console: where to print.
         out: a folder to write into; made if it is not there.
+        labels: of the files, one class an image.
+        images: of the files, the folder of their images.
 
     Raises:
-        RunError: a folder is no run, has no scores yet, or its scores cannot be read; or `out`
-            is a file.
+        RunError: a path is none of these, has no scores yet, or cannot be read; or `out` is a
+            file.
     """
     if out is not None and out.exists() and not out.is_dir():
         raise RunError(f"{out} is a file; --out takes a folder for {TABLE}, {CELLS} and {FIGURE}")
-    evaluated = read_scores(folders)
+    evaluated = read_evaluated(paths, labels=labels, images=images)
     rows = rows_of(evaluated)
     columns = [c for c in COLUMNS if c.key not in OPTIONAL or any(c.key in r.cells for r in rows)]
     differing = differences(evaluated)
-    best = {} if differing else {column.key: leader(rows[:-1], column) for column in columns}
+    best = {} if differing else {column.key: leader(rows, column) for column in columns}
     notes = [*notes_on(rows, evaluated), *differing]
     print_table(rows, columns, best, console)
     for note in notes:
         console.print(Text(note), soft_wrap=True)
+    recurring, unmatched = match_groups(evaluated)
+    for line in [
+        *(one.sentence() for one in recurring),
+        *([RULE] if recurring else []),
+        *unmatched,
+    ]:
+        console.print(Text(line), soft_wrap=True)
     if out is None:
         return
     out.mkdir(parents=True, exist_ok=True)
-    write_text(out / TABLE, as_markdown(rows, columns, best, notes))
+    text = as_markdown(rows, columns, best, [*notes, *unmatched])
+    write_text(out / TABLE, f"{text}\n{recurrence_markdown(recurring)}" if recurring else text)
     write_text(out / CELLS, as_csv(rows, columns))
-    drawn = write_figure(out / FIGURE, rows, evaluated[0].scores.get("settings", {}).get("data"))
+    data = next((one.settings.get("data") for one in evaluated), None)
+    drawn = write_figure(out / FIGURE, rows, data)
+    write_recurrence(out, recurring)
     missing = "" if drawn else "; no figure, since no run has both a consistency and a probe"
     console.print(Text(f"written to {out}{missing}"), soft_wrap=True)
+
+
+def match_groups(evaluated: Sequence[Evaluated]) -> tuple[list[Recurrence], list[str]]:
+    """What recurs in each group, and in words why a group cannot be matched."""
+    found, reasons = [], []
+    for group in groups_to_match(evaluated):
+        try:
+            found.append(recurrence(group))
+        except RunError as error:
+            reasons.append(f"Dimensions of {group[0].label} are not matched: {error}.")
+    return found, reasons
+
+
+def write_recurrence(out: Path, found: Sequence[Recurrence]) -> None:
+    """Write the matches and their figure; without any, remove those of earlier runs."""
+    if not found:
+        (out / DIMENSIONS).unlink(missing_ok=True)
+        (out / DIMENSIONS_FIGURE).unlink(missing_ok=True)
+        return
+    write_text(out / DIMENSIONS, recurrence_csv(found))
+    temporary = out / f".{DIMENSIONS_FIGURE}.writing"
+    draw_recurrence(found, temporary)
+    temporary.replace(out / DIMENSIONS_FIGURE)
 
 
 def print_table(
@@ -115,24 +163,16 @@ def as_markdown(
     rows: Sequence[Row], columns: Sequence[Column], best: Best, notes: Sequence[str]
 ) -> str:
     """The table in Markdown, with its notes."""
-    lines = [_pipes(["run", *(column.title for column in columns)])]
-    lines.append(_pipes(["---", *["---:"] * len(columns)]))
+    lines = [table_row(["run", *(column.title for column in columns)])]
+    lines.append(table_row(["---", *["---:"] * len(columns)]))
     for row in rows:
         cells = []
         for column in columns:
             value, *rest = _lines(row, column)
             shown = f"**{value}**" if best.get(column.key) == row.label else value
             cells.append(", ".join([shown, *rest]))
-        lines.append(_pipes([_escaped(row.label), *cells]))
-    return "\n".join([*lines, "", *(f"{_escaped(note)}\n" for note in notes)])
-
-
-def _pipes(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _escaped(text: str) -> str:
-    return re.sub(r"([\\`*_|<>\[\]])", r"\\\1", text)
+        lines.append(table_row([escaped(row.label), *cells]))
+    return "\n".join([*lines, "", *(f"{escaped(note)}\n" for note in notes)])
 
 
 def as_csv(rows: Sequence[Row], columns: Sequence[Column]) -> str:
@@ -158,13 +198,8 @@ def as_csv(rows: Sequence[Row], columns: Sequence[Column]) -> str:
     writer.writerow(["run", "method", "runs", *heads])
     for row in rows:
         values = [getattr(row.cells.get(key, Cell()), field) for key, field in wanted]
-        writer.writerow([_data(row.label), _data(row.method), row.runs, *values])
+        writer.writerow([as_data(row.label), as_data(row.method), row.runs, *values])
     return file.getvalue()
-
-
-def _data(text: str) -> str:
-    """A text that no spreadsheet takes for a formula."""
-    return f"'{text}" if text.startswith(FORMULA) else text
 
 
 def write_figure(path: Path, rows: Sequence[Row], data: object) -> bool:

@@ -1,18 +1,18 @@
 """Scores of several runs side by side: rows, what leads, and what a reader must know."""
 
-import json
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
-from pellucid.run import SCORES, Run, RunError, open_run, tree_of
-
-Json = dict[str, Any]
+from pellucid.evaluate.evaluated import Evaluated, Json, group_by_recipe
+from pellucid.evaluate.representation import same_images
+from pellucid.run import RunError
 
 MISSING = "–"
-SAME_IMAGES = ("data", "scored_split", "scored_images", "scored_images_labelled", "classes")
+NAMED = ("data", "scored_split")
+"""What a run calls its images; a file does not say, and is asked for the images themselves."""
+SAME_IMAGES = (*NAMED, "scored_images", "scored_images_labelled", "classes")
 SAME_SCALE = (*SAME_IMAGES, "min_support", "seed")
 """Settings of scores.json that must agree before one run's score is better than another's."""
 
@@ -101,68 +101,22 @@ class Row(NamedTuple):
     method: str
     runs: int
     cells: dict[str, Cell]
-
-
-class Evaluated(NamedTuple):
-    """A run with its scores."""
-
-    run: Run
-    label: str
-    scores: Json
-
-
-def read_scores(folders: Sequence[Path]) -> list[Evaluated]:
-    """The scores of each run, with labels that tell the runs apart.
-
-    Raises:
-        RunError: a folder is no run, has no scores yet, or its scores cannot be read.
-    """
-    unique = list({folder.resolve(): folder for folder in folders}.values())
-    if not unique:
-        raise RunError("nothing to compare: name one run directory or more")
-    runs = [open_run(folder) for folder in unique]
-    evaluated = []
-    for run in runs:
-        path, again = run.folder / SCORES, f"pellucid evaluate {run.folder}"
-        try:
-            scores = tree_of(path)
-        except (OSError, ValueError) as error:
-            raise RunError(f"{path} cannot be read ({error}): run `{again}` again") from error
-        if scores is None:
-            raise RunError(f"{run.folder} has no {SCORES} yet: run `{again}` first")
-        if not isinstance(scores, dict) or not isinstance(scores.get("trained"), dict):
-            raise RunError(f"{path} holds no scores of a trained branch: run `{again}` again")
-        twice = sum(other.name == run.name for other in runs) > 1
-        label = f"{run.folder.resolve().parent.name}/{run.name}" if twice else run.name
-        evaluated.append(Evaluated(run, _printable(label), scores))
-    return evaluated
-
-
-def group_by_recipe(evaluated: Sequence[Evaluated]) -> list[list[Evaluated]]:
-    """Runs that differ by nothing but `train.seed`, together; equal seeds make no sample."""
-    found: dict[str, list[Evaluated]] = {}
-    for one in evaluated:
-        tree = one.run.recipe.as_tree()
-        found.setdefault(json.dumps(tree | {"train": tree["train"] | {"seed": None}}), []).append(
-            one
-        )
-    groups: list[list[Evaluated]] = []
-    for group in found.values():
-        seeds = {one.run.recipe.train.seed for one in group}
-        groups += [group] if len(seeds) == len(group) else [[one] for one in group]
-    return groups
+    trained: bool = True
+    """False for a branch before its first step, which nothing is ranked with."""
 
 
 def rows_of(evaluated: Sequence[Evaluated]) -> list[Row]:
-    """A row for each run or group of seeds, and last the first run's branch untrained."""
+    """A row for each file, run or group of seeds, and last the first run's branch untrained."""
     rows: list[Row] = []
     for group in group_by_recipe(evaluated):
         row = row_of(group, "trained")
         if any(row.label == other.label for other in rows):
             row = row._replace(label=f"{row.label}, {group[0].label} …")
         rows.append(row)
-    untrained = row_of(evaluated[:1], "untrained")
-    return [*rows, untrained._replace(label=f"untrained ({evaluated[0].label})")]
+    for first in [one for one in evaluated if one.run is not None][:1]:
+        untrained = row_of([first], "untrained")
+        rows.append(untrained._replace(label=f"untrained ({first.label})", trained=False))
+    return rows
 
 
 def row_of(group: Sequence[Evaluated], which: str) -> Row:
@@ -172,14 +126,14 @@ def row_of(group: Sequence[Evaluated], which: str) -> Row:
     if len(group) > 1:
         # "ncl-seed0" and "ncl-seed1" share the name ncl.
         shared = {re.sub(r"[-_. ]+(s|seed)?[-_. ]*\d+$", "", one.label) for one in group}
-        name = shared.pop() if len(shared) == 1 else first.run.recipe.method
+        name = shared.pop() if len(shared) == 1 else first.method
         label = f"{name} ({len(group)} seeds)"
     cells = {}
     for column in COLUMNS:
         found = [cell for one in group if (cell := cell_at(one.scores, which, column)) is not None]
         if found:
             cells[column.key] = found[0] if len(group) == 1 else _mean(found)
-    return Row(label, first.run.recipe.method, len(group), cells)
+    return Row(label, first.method, len(group), cells)
 
 
 def cell_at(scores: Json, which: str, column: Column) -> Cell | None:
@@ -215,7 +169,11 @@ def leader(rows: Sequence[Row], column: Column) -> str | None:
 
     A value whose uncertainty is not known leads nothing and is led by nothing.
     """
-    cells = {r.label: c for r in rows if (c := r.cells.get(column.key)) and c.value is not None}
+    cells = {
+        r.label: c
+        for r in rows
+        if r.trained and (c := r.cells.get(column.key)) and c.value is not None
+    }
     if column.better == 0 or len(cells) < 2:
         return None
     ahead, *others = sorted(cells, key=lambda label: -column.better * (cells[label].value or 0.0))
@@ -229,23 +187,38 @@ def leader(rows: Sequence[Row], column: Column) -> str | None:
 
 
 def differences(evaluated: Sequence[Evaluated]) -> list[str]:
-    """A warning when runs were scored on different images or by different settings."""
-    found = []
+    """A warning when scores are of different images or by different settings."""
+    found = list(_other_images(evaluated))
     for key in SAME_SCALE:
-        values = {one.label: str(one.scores.get("settings", {}).get(key)) for one in evaluated}
+        values = {
+            one.label: str(one.settings.get(key))
+            for one in evaluated
+            if one.run is not None or key not in NAMED
+        }
         if len(set(values.values())) > 1:
-            found.append(f"{key} ({', '.join(f'{n}: {v}' for n, v in values.items())})")
+            each = ", ".join(f"{name}: {value}" for name, value in values.items())
+            found.append(f"they differ in {key} ({each})")
     if not found:
         return []
-    return [f"Not comparable, and so nothing is marked: runs differ in {'; '.join(found)}."]
+    return [f"Not comparable, and so nothing is marked: {'; '.join(found)}."]
+
+
+def _other_images(evaluated: Sequence[Evaluated]) -> Iterator[str]:
+    """Files that are not known to be of the images of the first: no setting of theirs says so."""
+    for one in evaluated[1:]:
+        if one.run is None or evaluated[0].run is None:
+            try:
+                same_images(evaluated[0].representation(), one.representation())
+            except RunError as error:
+                yield str(error)
 
 
 def notes_on(rows: Sequence[Row], evaluated: Sequence[Evaluated]) -> Iterator[str]:
     """What stands under the table."""
-    settings = evaluated[0].scores.get("settings", {})
     scored = {r.label: c for r in rows if (c := r.cells.get("consistency")) and c.dimensions}
     if scored:
-        total = settings.get("dimensions", "?")
+        counts = sorted({n for one in evaluated if (n := one.settings.get("dimensions"))})
+        total = " to ".join(str(n) for n in dict.fromkeys(counts[:1] + counts[-1:])) or "?"
         each = ", ".join(f"{n} {c.dimensions} (from {c.support})" for n, c in scored.items())
         yield f"Dimensions scored, of {total}, and the fewest active images of one: {each}."
     levels = []
@@ -268,8 +241,17 @@ def notes_on(rows: Sequence[Row], evaluated: Sequence[Evaluated]) -> Iterator[st
         "[ ] 95 % interval over images, ± standard deviation over seeds; bold leads every other "
         "run by more than both uncertainties."
     )
+    for one in evaluated:
+        if one.run is None:
+            yield from (f"{one.label}: {note}." for note in _notes_on_file(one))
 
 
-def _printable(text: str) -> str:
-    """A name as one line: no line break or escape sequence of a hostile name survives."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+def _notes_on_file(one: Evaluated) -> Iterator[str]:
+    """What was assumed in reading it, and why it lacks the scores that z could give."""
+    yield from one.representation().notes
+    missing: dict[str, list[str]] = {}
+    for column in COLUMNS:
+        score = one.scores["trained"].get(column.path[0])
+        if score is not None and score["reason"] is not None:
+            missing.setdefault(score["reason"], []).append(column.title)
+    yield from (f"no {', '.join(titles)}, since {reason}" for reason, titles in missing.items())

@@ -113,5 +113,9 @@ def _label(axes: Axes, marks: Sequence[Line2D], points: Sequence[Point]) -> None
     )
     for index, text in zip(order, legend.get_texts(), strict=True):
         text.set_parse_math(False)  # nor is "$" in a name a formula
-        label = points[index].label
-        text.set_text(label if len(label) <= LONGEST else f"{label[: LONGEST - 1]}…")
+        text.set_text(shortened(points[index].label))
+
+
+def shortened(label: str) -> str:
+    """A name that leaves the axes their room."""
+    return label if len(label) <= LONGEST else f"{label[: LONGEST - 1]}…"

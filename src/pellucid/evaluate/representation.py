@@ -9,8 +9,12 @@ from typing import Any
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
+from pellucid.evaluate.feature_file import read_feature_file
+from pellucid.evaluate.feature_folder import read_feature_folder
+from pellucid.evaluate.feature_images import find_images
+from pellucid.evaluate.label_file import read_labels
 from pellucid.evaluate.store import read_features, read_thumbnails
-from pellucid.run import SCORES, Run, RunError, open_run, tree_of
+from pellucid.run import RECIPE, SCORES, Run, RunError, open_run, tree_of
 from pellucid.train.checkpoint import write_text
 
 NAMES = "names.json"
@@ -139,20 +143,67 @@ def of_run(run: Run) -> Representation:
     )
 
 
+def of_features(
+    path: Path, *, labels: Path | None = None, images: Path | None = None
+) -> Representation:
+    """What `pellucid embed` wrote, or a bare file of features; see `open_representation`.
+
+    Raises:
+        RunError: it is neither, or does not fit its labels or images.
+    """
+    table = read_feature_folder(path) if path.is_dir() else read_feature_file(path)
+    names, indices, classes, notes = table.names, table.labels, table.classes, list(table.notes)
+    found = None if images is None else find_images(table, path, images)
+    if found is not None:
+        names, notes = found.names, notes + found.notes
+        if indices is None:
+            indices, classes = found.labels, found.classes
+    if labels is not None:
+        if table.labels is not None:
+            notes.append(f"labels are those of {labels.name}, not of {path.name}")
+        indices, classes = read_labels(labels, len(table.z), names)
+    return Representation(
+        label=path.resolve().name if path.is_dir() else path.stem,
+        origin=path,
+        z=table.z,
+        names=[str(i) for i in range(len(table.z))] if names is None else names,
+        labels=indices,
+        classes=classes,
+        h=table.h,
+        ungated=table.ungated if table.gate is not None else None,
+        gate=table.gate,
+        threshold=table.threshold,
+        hashes=None if found is None else found.hashes,
+        thumbnails=None if found is None else found.thumbnails,
+        notes=notes,
+    )
+
+
 def open_representation(
     path: Path, *, labels: Path | None = None, images: Path | None = None
 ) -> Representation:
     """An evaluated run, what `pellucid embed` wrote, or a bare file of features.
 
     Args:
-        path: a run directory, a folder of `pellucid embed`, or an npy, npz or parquet file.
-        labels: of a bare file, a file with one class an image.
-        images: of a bare file, the folder of images that its rows are of.
+        path: a run directory, a folder of `pellucid embed`, or an npy, npz or parquet file (see
+            `feature_file.read_feature_file`).
+        labels: of features, a file with one class an image (see `label_file.read_labels`); in
+            place of what the features say themselves.
+        images: of features, the folder of images that they are of: matched by name, or, where the
+            features name no images, in sorted order. It gives hashes and thumbnails, and, where
+            nothing else does, labels by its class folders.
 
     Raises:
         RunError: it is none of these, or cannot be read.
     """
-    return of_run(open_run(path))
+    if (path / RECIPE).is_file():
+        for name, given in (("labels", labels), ("images", images)):
+            if given is not None:
+                raise RunError(
+                    f"{path} is a run, which knows its own {name}: leave out {given}, or embed it"
+                )
+        return of_run(open_run(path))
+    return of_features(path, labels=labels, images=images)
 
 
 def read_names(path: Path, dimensions: int) -> dict[int, str]:

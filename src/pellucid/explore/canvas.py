@@ -15,6 +15,7 @@ from pellucid.evaluate.figure import INK, PALETTE
 PALE, QUIET = "#e6e6e6", "#666666"
 POSITIVE, NEGATIVE = PALETTE[0], PALETTE[1]
 DPI = 160
+Number = float | int
 
 
 class Canvas:
@@ -25,7 +26,7 @@ class Canvas:
         height: in inches.
     """
 
-    def __init__(self, width: float, height: float) -> None:
+    def __init__(self, width: Number, height: Number) -> None:
         self._figure = Figure(figsize=(width, height), dpi=DPI)
         FigureCanvasAgg(self._figure)
         self._axes = self._figure.add_axes((0, 0, 1, 1))
@@ -34,11 +35,11 @@ class Canvas:
 
     def text(
         self,
-        x: float,
-        y: float,
+        x: Number,
+        y: Number,
         words: str,
         *,
-        size: float = 9,
+        size: Number = 9,
         align: Literal["left", "center", "right"] = "left",
         colour: str = INK,
         bold: bool = False,
@@ -56,7 +57,7 @@ class Canvas:
             parse_math=False,  # a "$" in a name is no formula
         )
 
-    def picture(self, x: float, y: float, side: float, pixels: UInt8[Tensor, "3 h w"]) -> None:
+    def picture(self, x: Number, y: Number, side: Number, pixels: UInt8[Tensor, "3 h w"]) -> None:
         """An image in a square of this side, in its own proportions."""
         height, width = pixels.shape[1:]
         scale = side / max(height, width)
@@ -69,20 +70,20 @@ class Canvas:
             aspect="auto",
         )
 
-    def blank(self, x: float, y: float, side: float, words: str) -> None:
+    def blank(self, x: Number, y: Number, side: Number, words: str) -> None:
         """A square where there is no picture."""
         self.box(x, y, side, side, PALE)
         self.text(x + side / 2, y + side / 2, words, size=7, align="center", colour=QUIET)
 
     def box(
-        self, x: float, y: float, width: float, height: float, colour: str, hatch: str = ""
+        self, x: Number, y: Number, width: Number, height: Number, colour: str, hatch: str = ""
     ) -> None:
         """A filled rectangle; a hatch tells it apart without its colour."""
         self._axes.add_patch(
             Rectangle((x, y), width, height, facecolor=colour, edgecolor="white", lw=0, hatch=hatch)
         )
 
-    def line(self, x: float, y: float, width: float, height: float = 0.0) -> None:
+    def line(self, x: Number, y: Number, width: Number, height: Number = 0.0) -> None:
         """A thin rule to the right, or down."""
         self._axes.plot([x, x + width], [y, y + height], color="#b3b3b3", linewidth=0.8)
 

@@ -189,7 +189,7 @@ def gate_use(representation: Representation) -> GateUse | None:
         open_rate=opened.double().mean(dim=0),
         mean=gate.double().mean(dim=0),
         closed=_taken(ungated, opened).sum(dim=0),
-        removed=(1 - after / before.clamp(min=1e-30)).where(before > 0, torch.zeros_like(before)),
+        removed=(1 - after / before).where(before > 0, torch.zeros_like(before)),
     )
 
 

@@ -12,7 +12,7 @@ from pellucid.explore.content import Statistics, content
 from pellucid.explore.pack import Packed, compress, pack
 from pellucid.explore.sample import sample
 from pellucid.explore.thumbnails import Thumbnails
-from pellucid.explore.versus import versus
+from pellucid.explore.versus import matched, versus
 from pellucid.run import RunError
 
 FEWEST = 20
@@ -58,16 +58,23 @@ def fit(
         file_names: whether file names are written down.
 
     Raises:
-        RunError: not even a few images fit.
+        RunError: not even a few images fit, or none are allowed.
     """
+    if most is not None and most < 1:
+        raise RunError(f"a page holds at least 1 image, not {most}")
     total = len(representation.z)
+    matching = None if other is None else matched(representation, other)
     count = min(total, most or total)
     pixels = representation.thumbnails() if pictures and representation.thumbnails else None
     sizes = {} if pixels is None else _estimates(pixels)
     while True:
         images = sample(representation.labels, total, count)
         tree = content(representation, counted, images, file_names=file_names)
-        tree["versus"] = None if other is None else versus(representation, other, images)
+        tree["versus"] = (
+            None
+            if other is None or matching is None
+            else versus(representation, other, matching, images)
+        )
         entries = pack(representation, images)
         packed = compress(json.dumps(tree, separators=(",", ":"), allow_nan=False).encode())
         left = room - in_base64(packed) - in_base64(entries.data)
@@ -85,7 +92,7 @@ def fit(
         if count <= FEWEST:
             raise RunError(
                 f"{count} images of {representation.label} do not fit into the budget: they take "
-                f"{need / 1e6:.1f} MB of the {room / 1e6:.1f} MB left; give a larger --budget"
+                f"{need / 1e6:.1f} MB, {max(room, 0) / 1e6:.1f} MB are left; give a larger --budget"
             )
         count = max(FEWEST, min(count - 1, int(count * room / need * SPARE)))
 

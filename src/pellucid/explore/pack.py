@@ -2,7 +2,8 @@
 
 A bitmap says which entries are stored, row by row. For each of them follow a 16-bit value, as a
 share of its image's largest, and bits: is the dimension active there (the metrics' own rule, so
-rounding never switches a dimension on or off), is its gate open, is it negative.
+rounding never switches a dimension on or off), is its gate open, is it negative. What a gate took
+away is a share of the largest that it took: large or small, it costs the rest no digits.
 """
 
 import gzip
@@ -24,35 +25,35 @@ class Packed(NamedTuple):
 
     data: bytes
     """gzip of: bitmap, active bits, open bits if gated, negative bits if signed, high bytes of
-    the values, low bytes, and one little-endian float32 scale an image. Bits start at the lowest
-    of a byte, and each part begins at a byte of its own."""
+    the values, low bytes, one little-endian float32 scale an image, and if gated one more an image
+    for entries that are not open. A value is a share of 65,535 of its scale. Bits start at the
+    lowest of a byte, and each part begins at a byte of its own."""
     entries: int
     """Stored entries."""
 
 
 def pack(representation: Representation, images: Tensor) -> Packed:
     """The entries of the images with these indices: all of z, and what a hard gate took away."""
-    z = representation.z[images]
-    closed = representation.closed
-    taken = None if closed is None else closed[images]
-    stored = z != 0 if taken is None else (z != 0) | taken
-    values = (
-        z
-        if taken is None or representation.ungated is None
-        else _before(representation, images, taken)
-    )
-    size = values.abs().where(stored, values.new_zeros(())).double().numpy()
-    scale = size.max(axis=1, initial=0.0).astype("<f4")
-    kept = stored.numpy()
-    divisor = np.where(scale > 0, scale, 1).astype(np.float64)
-    levels = np.rint(size / divisor[:, None] * LEVELS)[kept].clip(1, LEVELS).astype(np.uint16)
+    z, closed = representation.z[images], representation.closed
+    values, taken = z, np.zeros(z.shape, dtype=bool)
+    if closed is not None and representation.ungated is not None:
+        values = representation.ungated[images].where(closed[images], z)
+        taken = closed[images].numpy()
+    kept = (z != 0).numpy() | taken
+    size, shut = values.abs().numpy(), taken[kept]
+    scale, scale_taken = (_largest(size, which) for which in (~taken, taken))
+    row = np.arange(len(z)).repeat(kept.sum(axis=1))
+    share = size[kept].astype(np.float64) / np.where(shut, scale_taken[row], scale[row])
+    levels = np.rint(share * LEVELS).clip(1, LEVELS).astype(np.uint16)
     parts = [_bits(kept), _bits(active_entries(z).numpy()[kept])]
-    if taken is not None:
-        parts.append(_bits(~taken.numpy()[kept]))
+    if closed is not None:
+        parts.append(_bits(~shut))
     if representation.signed:
         parts.append(_bits((values < 0).numpy()[kept]))
     high, low = (levels >> 8).astype(np.uint8), (levels & 255).astype(np.uint8)
     parts += [high.tobytes(), low.tobytes(), scale.tobytes()]
+    if closed is not None:
+        parts.append(scale_taken.tobytes())
     return Packed(compress(b"".join(parts)), int(kept.sum()))
 
 
@@ -61,11 +62,10 @@ def compress(data: bytes) -> bytes:
     return gzip.compress(data, compresslevel=9, mtime=0)
 
 
-def _before(
-    representation: Representation, images: Tensor, taken: Bool[Tensor, "n k"]
-) -> Float[Tensor, "n k"]:
-    assert representation.ungated is not None
-    return representation.ungated[images].where(taken, representation.z[images])
+def _largest(
+    size: Float[np.ndarray, "n k"], which: Bool[np.ndarray, "n k"]
+) -> Float[np.ndarray, " n"]:
+    return size.max(axis=1, initial=0.0, where=which).astype("<f4")
 
 
 def _bits(values: np.ndarray) -> bytes:

@@ -19,10 +19,13 @@ def sample(labels: Int[Tensor, " n"] | None, total: int, count: int) -> Int[Tens
     order = torch.randperm(total, generator=seeded(SEED, "images of the page"))
     if labels is None:
         return order[:count].sort().values
-    # Of a class with m images the i-th gets the place (i + 1/2) / m: cut anywhere, classes share.
+    # Of a class with m images the i-th gets the place (i + u) / m: cut anywhere, classes share. The
+    # u are spread evenly over 0 to 1; with one for all, the classes of one image go all at once.
     place = torch.empty(total, dtype=torch.float64)
-    for label in labels.unique():
+    classes = labels.unique()
+    turn = torch.randperm(len(classes), generator=seeded(SEED, "classes of the page"))
+    for label, offset in zip(classes, (turn.double() + 0.5) / len(classes), strict=True):
         own = order[labels[order] == label]
-        place[own] = (torch.arange(len(own), dtype=torch.float64) + 0.5) / len(own)
+        place[own] = (torch.arange(len(own), dtype=torch.float64) + offset) / len(own)
     chosen = order[place[order].argsort(stable=True)][:count]
     return chosen.sort().values

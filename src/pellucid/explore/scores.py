@@ -53,7 +53,7 @@ def score_rows(
     for name, meaning in MEANINGS.items():
         label = meaning.label.strip()
         if label == meaning.label:
-            parent = label
+            parent = label.partition(" P@")[0]
         else:  # the terminal's table indents what belongs to the row above
             label = f"{parent}, {label}"
         score = scores["trained"].get(name)

@@ -51,7 +51,7 @@ def doubtful(found: Dimensions, clear: Clarity | None, min_support: int) -> list
     if clear is not None:
         score = clear.margin.nan_to_num(0.0).clone()
     rare, constant = found.support < min_support, found.frequency > ALWAYS_ON
-    score = score.where(~(rare | constant), score - 2)  # below anything that a margin can be
+    score = score.where(~(rare | constant), score - 5)  # below all margins, -2 to 2
     order = score.masked_fill(~live, torch.inf).argsort(stable=True)
     return order[: min(SHOWN, int(live.sum()))].tolist()
 

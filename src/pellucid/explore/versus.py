@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pellucid.evaluate.representation import Representation, same_images
 from pellucid.explore.text import shown
-from pellucid.metrics import active_entries, match_dimensions, unit_rows
+from pellucid.metrics import Matching, active_entries, match_dimensions, unit_rows
 from pellucid.randomness import seeded
 
 NEIGHBOURS = 10
@@ -21,7 +21,19 @@ TRIED = 4_000
 QUERIES = 512
 
 
-def versus(first: Representation, other: Representation, images: Tensor) -> dict[str, Any]:
+def matched(first: Representation, other: Representation) -> Matching:
+    """Partners of the dimensions, over all images.
+
+    Raises:
+        RunError: they are not of the same images in the same order.
+    """
+    same_images(first, other)
+    return match_dimensions(first.z, other.z)
+
+
+def versus(
+    first: Representation, other: Representation, matching: Matching, images: Tensor
+) -> dict[str, Any]:
     """What the page shows of a second representation, as plain values.
 
     Matching is over all images; examples and neighbours are of those that the page holds.
@@ -29,13 +41,9 @@ def versus(first: Representation, other: Representation, images: Tensor) -> dict
     Args:
         first: whose page it is.
         other: of the same images.
+        matching: of their dimensions.
         images: indices of those that the page holds.
-
-    Raises:
-        RunError: they are not of the same images in the same order.
     """
-    same_images(first, other)
-    matching = match_dimensions(first.z, other.z)
     return {
         "label": shown(other.label),
         "partner": matching.partner.tolist(),
@@ -48,25 +56,25 @@ def versus(first: Representation, other: Representation, images: Tensor) -> dict
         "live": active_entries(other.z).any(dim=0).tolist(),
         "names": {str(k): shown(name) for k, name in other.dimension_names().items()},
         "random": _random_active(other.z[images], images),
-        "strongest": _strongest(other.z[images], images),
         "neighbours": _changes(first.z[images], other.z[images], images),
     }
 
 
 def _changes(a: Tensor, b: Tensor, images: Tensor) -> dict[str, Any]:
     """Neighbours in common, and the images that have fewest."""
-    chosen = torch.arange(len(images))
+    alive = [(z != 0).any(dim=1) for z in (a, b)]  # a zero row is like nothing, and near nothing
+    chosen = (alive[0] & alive[1]).nonzero().flatten()
     if len(chosen) > TRIED:
-        order = torch.randperm(len(images), generator=seeded(0, "compared images"))
-        chosen = order[:TRIED].sort().values
-    at = min(NEIGHBOURS, len(images) - 1)
+        order = torch.randperm(len(chosen), generator=seeded(0, "compared images"))
+        chosen = chosen[order[:TRIED]].sort().values
+    at = max(0, min(NEIGHBOURS, *(int(some.sum()) - 1 for some in alive)))
     ours, theirs = _nearest(a, chosen, at), _nearest(b, chosen, at)
     common = (ours[:, :, None] == theirs[:, None, :]).any(dim=2).sum(dim=1)
     least = common.argsort(stable=True)[:CHANGED]
     return {
         "at": at,
         "tried": len(chosen),
-        "common": round(common.double().mean().item(), 4),
+        "common": _rounded(common.double().mean()[None])[0],
         "changed": [
             {
                 "image": int(images[chosen[row]]),
@@ -81,9 +89,10 @@ def _changes(a: Tensor, b: Tensor, images: Tensor) -> dict[str, Any]:
 
 def _nearest(z: Float[Tensor, "n k"], chosen: Int[Tensor, " m"], at: int) -> Int[Tensor, "m at"]:
     unit = unit_rows(z)
+    nothing = ~(unit != 0).any(dim=1)
     rows = []
     for queries in torch.split(chosen, QUERIES):
-        cosine = unit[queries] @ unit.T
+        cosine = (unit[queries] @ unit.T).masked_fill(nothing, -torch.inf)
         cosine[torch.arange(len(queries)), queries] = -torch.inf
         rows.append(cosine.topk(at, dim=1).indices)
     return torch.cat(rows)
@@ -97,16 +106,6 @@ def _random_active(z: Float[Tensor, "n k"], images: Tensor) -> list[list[int]]:
         order = torch.randperm(len(rows), generator=seeded(0, "random active images", k))
         drawn.append(images[rows[order[:EXAMPLES]]].tolist())
     return drawn
-
-
-def _strongest(z: Float[Tensor, "n k"], images: Tensor) -> list[list[int]]:
-    """The images on which each dimension is strongest, of those where it is active."""
-    size = unit_rows(z).abs().masked_fill(~active_entries(z), -torch.inf)
-    values, rows = size.topk(min(EXAMPLES, len(z)), dim=0)
-    return [
-        images[row[value > -torch.inf]].tolist()
-        for value, row in zip(values.T, rows.T, strict=True)
-    ]
 
 
 def _rounded(values: Tensor) -> list[float | None]:

@@ -41,19 +41,21 @@ class Matching(NamedTuple):
     agreement: Float[Tensor, " k"]
     """(cosine - chance) / (1 - chance), fp64: 0 for permuted images, 1 for the same dimension."""
     permuted: Float[Tensor, "p k"]
-    """Agreement of the best match with the second's images permuted; 0 without match, NaN dead."""
+    """Agreement of the match with the second's images permuted, fp64; NaN where there is none."""
     rotated: Float[Tensor, "r k"]
-    """Agreement of the best match with the second's space turned at random; likewise."""
+    """Agreement of the match with the second's axes rotated at random, fp64; likewise."""
 
     @property
     def highest_by_luck(self) -> Float[Tensor, " k"]:
-        """The largest agreement that the dimension had with permuted images or on turned axes."""
-        return torch.cat([self.permuted, self.rotated]).amax(dim=0)
+        """The largest agreement with permuted images or on rotated axes; NaN without a match."""
+        highest = _highest(torch.cat([self.permuted, self.rotated]))
+        return highest.masked_fill(highest.isinf(), torch.nan)
 
     @property
     def recurs(self) -> Bool[Tensor, " k"]:
-        """Agreement is at least `RECURS`, and above all that luck and turned axes gave."""
-        return (self.agreement >= RECURS) & (self.agreement > self.highest_by_luck)
+        """Agreement is at least `RECURS`, and above all that luck and rotated axes gave."""
+        highest = _highest(torch.cat([self.permuted, self.rotated]))
+        return (self.agreement >= RECURS) & (self.agreement > highest)
 
     @property
     def recurs_permuted(self) -> Bool[Tensor, "p k"]:
@@ -62,8 +64,8 @@ class Matching(NamedTuple):
 
     @property
     def recurs_rotated(self) -> Bool[Tensor, "r k"]:
-        """What would recur if each turned space in turn were the second, by the same rule."""
-        return _above_the_others(self.rotated) & (self.rotated > self.permuted.amax(dim=0))
+        """What would recur if each rotation in turn were the second, by the same rule."""
+        return _above_the_others(self.rotated) & (self.rotated > _highest(self.permuted))
 
 
 def match_dimensions(
@@ -87,10 +89,10 @@ def match_dimensions(
 
     Two levels say what a match is worth, each the same search in a second that shares no
     dimension with the first by construction:
-    permuted images, what the search finds by luck among many columns; and turned axes, b times a
+    permuted images, what the search finds by luck among many columns; and rotated axes, b times a
     random orthogonal matrix, what it finds in any basis of the same space. A loss of inner
-    products such as SimCLR's cannot tell a space from the turned one. If few directions carry
-    most of it, then all signed dimensions have lookalikes in every run, and so on turned axes.
+    products such as SimCLR's cannot tell a space from a rotated one. Where few directions carry
+    most of it, every dimension has a lookalike in every run, and just as good ones on rotated axes.
 
     Args:
         a: the representation whose dimensions are sought.
@@ -186,9 +188,9 @@ def _covariance(ours: _Columns, theirs: _Columns, order: Int[Tensor, " n"]) -> F
     """Sums over images of products of centred columns, the images of the second in this order."""
     total = ours.mean.new_zeros(len(ours.mean), len(theirs.mean))
     for rows, images in zip(torch.split(ours.rows, ROWS), torch.split(order, ROWS), strict=True):
-        # Centred before the product: what nearly constant columns share would drown in rounding.
-        centred = theirs.rows[images].double() - theirs.mean
-        total += (rows.double() - ours.mean).T @ centred
+        # Centring one side is enough, and is done first: afterwards, what nearly constant columns
+        # share would have drowned in rounding.
+        total += (rows.double() - ours.mean).T @ theirs.rows[images].double()
     return total
 
 
@@ -225,14 +227,16 @@ def _rotated(
     products = root + len(theirs.rows) * torch.outer(theirs.mean, theirs.mean)
     for number in range(rotations):
         normal = torch.randn(
-            count, count, dtype=torch.float64, generator=seeded(seed, "turned axes", number)
+            count, count, dtype=torch.float64, generator=seeded(seed, "rotated axes", number)
         )
         # With R's diagonal made positive Q is uniform over all rotations (arXiv math-ph/0609050).
         q, r = torch.linalg.qr(normal)
-        turn = (q * torch.where(r.diagonal() < 0, -1.0, 1.0)).to(covariance.device)
-        square = ((products @ turn) * turn).sum(dim=0).clamp(min=torch.finfo(torch.float64).tiny)
-        turned = theirs._replace(mean=theirs.mean @ turn, length=square.sqrt())
-        yield _compare(covariance @ turn, ours, turned, signed=True).agreement
+        rotation = (q * torch.where(r.diagonal() < 0, -1.0, 1.0)).to(covariance.device)
+        square = (
+            ((products @ rotation) * rotation).sum(dim=0).clamp(min=torch.finfo(torch.float64).tiny)
+        )
+        rotated = theirs._replace(mean=theirs.mean @ rotation, length=square.sqrt())
+        yield _compare(covariance @ rotation, ours, rotated, signed=True).agreement
 
 
 def _assign(agreement: Float[Tensor, "k l"]) -> tuple[Int[Tensor, " m"], Int[Tensor, " m"]]:
@@ -242,17 +246,23 @@ def _assign(agreement: Float[Tensor, "k l"]) -> tuple[Int[Tensor, " m"], Int[Ten
 
 
 def _best(agreement: Float[Tensor, "k l"]) -> Float[Tensor, " k"]:
-    """Each row's agreement with the column that it is assigned; 0 without one."""
+    """Each row's agreement with the column that it is assigned; NaN without one."""
     row, column = _assign(agreement)
-    best = agreement.new_zeros(len(agreement))
+    best = agreement.new_full((len(agreement),), torch.nan)
     best[row] = agreement[row, column]
     return best
 
 
+def _highest(levels: Float[Tensor, "r k"]) -> Float[Tensor, " k"]:
+    """Over draws; minus infinity where no draw has a match."""
+    return levels.nan_to_num(nan=-math.inf).amax(dim=0)
+
+
 def _above_the_others(levels: Float[Tensor, "r k"]) -> Bool[Tensor, "r k"]:
     """Where a draw reaches `RECURS` and leads all other draws of its dimension."""
-    others = levels.new_full(levels.shape, -math.inf)
-    if len(levels) > 1:
-        first, second = levels.topk(2, dim=0).values
-        others = torch.where(levels == first, second, first)
-    return (levels >= RECURS) & (levels > others)
+    known = levels.nan_to_num(nan=-math.inf)
+    others = torch.full_like(known, -math.inf)
+    if len(known) > 1:
+        first, second = known.topk(2, dim=0).values
+        others = torch.where(known == first, second, first)
+    return (known >= RECURS) & (known > others)

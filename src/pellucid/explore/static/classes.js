@@ -71,7 +71,8 @@ function showClasses(place) {
   });
   canvas.addEventListener("click", (event) => {
     const box = canvas.getBoundingClientRect();
-    heat.at = [Math.min(classes.length - 1, Math.floor(((event.clientY - box.top) / box.height) * classes.length)), Math.min(ks.length - 1, Math.floor(((event.clientX - box.left) / box.width) * ks.length))];
+    const within = (part, cells) => Math.min(cells - 1, Math.max(0, Math.floor(part * cells)));
+    heat.at = [within((event.clientY - box.top) / box.height, classes.length), within((event.clientX - box.left) / box.width, ks.length)];
     paint();
   });
   const scale = heat.mode === "lift" ? null : make("p", { class: "hint" }, `Dark is 0, bright ${heatWords(heat.most)}, the largest cell.`);

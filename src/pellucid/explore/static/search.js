@@ -4,17 +4,16 @@ function findings(text) {
   const asked = text.trim().toLowerCase();
   if (asked === "") return [];
   const found = [];
-  const number = asked.match(/^(?:dim(?:ension)?\s*)?#?(\d+)$/);
-  if (number && Number(number[1]) < store.columns) found.push([`#dim=${Number(number[1])}`, "dimension", store.dimension(Number(number[1]))]);
-  for (const [k, given] of store.names) if (given.toLowerCase().includes(asked)) found.push([`#dim=${k}`, "dimension", `${k} ${given}`]);
+  const k = whole(asked.match(/^(?:dim(?:ension)?\s*)?#?(\d+)$/)?.[1]);
+  const numbered = store.row.get(whole(asked.match(/^(?:(?:img|image)\s*)?#?(\d+)$/)?.[1]));
+  if (k < store.columns) found.push([`#dim=${k}`, "dimension", store.dimension(k)]);
+  for (const [j, given] of store.names) if (j !== k && given.toLowerCase().includes(asked)) found.push([`#dim=${j}`, "dimension", `${j} ${given}`]);
   (store.tree.classes ?? []).forEach((text, c) => {
     if (text.toLowerCase().includes(asked)) found.push([`#images=class-${c}`, "class", text]);
   });
-  if (number && store.row.has(Number(number[1]))) {
-    found.push([`#img=${Number(number[1])}`, "image", store.file(store.row.get(Number(number[1])))]);
-  }
+  if (numbered !== undefined) found.push([`#img=${store.image(numbered)}`, "image", store.file(numbered)]);
   for (let row = 0; row < store.rows && found.length < 12 && store.tree.files; row++) {
-    if (store.file(row).toLowerCase().includes(asked)) found.push([`#img=${store.image(row)}`, "image", store.file(row)]);
+    if (row !== numbered && store.file(row).toLowerCase().includes(asked)) found.push([`#img=${store.image(row)}`, "image", store.file(row)]);
   }
   return found.slice(0, 12);
 }

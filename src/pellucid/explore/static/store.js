@@ -28,7 +28,7 @@ function decode(raw, shape, rows, columns, signed) {
   const signBits = signed ? take(Math.ceil(stored / 8)) : null;
   const high = take(stored);
   const low = take(stored);
-  const scales = new DataView(raw.buffer, raw.byteOffset + at, 4 * rows);
+  const scales = new DataView(raw.buffer, raw.byteOffset + at, 4 * rows * (openBits ? 2 : 1));
   const start = new Uint32Array(rows + 1);
   const column = new Uint16Array(stored);
   const value = new Float64Array(stored);
@@ -37,15 +37,16 @@ function decode(raw, shape, rows, columns, signed) {
   let entry = 0;
   for (let row = 0; row < rows; row++) {
     const scale = scales.getFloat32(4 * row, true) / 65535;
+    const taken = openBits ? scales.getFloat32(4 * (rows + row), true) / 65535 : 0;
     let squared = 0;
     const first = entry;
     for (let k = 0, place = row * columns; k < columns; k++, place++) {
       if (!bit(bitmap, place)) continue;
-      const size = (high[entry] * 256 + low[entry]) * scale;
+      if (openBits) open[entry] = bit(openBits, entry);
+      const size = (high[entry] * 256 + low[entry]) * (open[entry] ? scale : taken);
       value[entry] = signBits && bit(signBits, entry) ? -size : size;
       column[entry] = k;
       active[entry] = bit(activeBits, entry);
-      if (openBits) open[entry] = bit(openBits, entry);
       if (open[entry]) squared += size * size;
       entry++;
     }
