@@ -398,3 +398,13 @@ def test_labels_and_images_are_for_files(tmp_path):
             printed([folder], **{option: tmp_path / "there"})
     path, labels = write_file(tmp_path / "b.npz", drawn_z()), write_labels(tmp_path / "labels.txt")
     assert "b: no consistency" not in printed([folder, path], labels=labels)
+
+
+def test_an_untrained_branch_neither_leads_nor_follows():
+    column = next(c for c in COLUMNS if c.key == "consistency")
+    rows = [
+        Row(name, "ncl", 1, {"consistency": Cell(value, low=value - 0.01, high=value + 0.01)}, on)
+        for name, value, on in (("a", 0.3, True), ("b", 0.2, True), ("u", 0.9, False))
+    ]
+    assert leader(rows, column) == "a"
+    assert leader([rows[0], rows[2]], column) is None

@@ -107,14 +107,11 @@ def test_pairs_of_columns_are_those_of_a_loop(seed, signed, monkeypatch):
             assert found.cosine[a, b].item() == pytest.approx(expected, abs=2e-6), (a, b)
 
 
+VALUES = st.sampled_from([0.0, 0.0, 1e-7, 1e-3, 0.5, 1.0, 3.0, -0.4])
+
+
 @settings(max_examples=60, deadline=None)
-@given(
-    st.lists(
-        st.lists(st.sampled_from([0.0, 0.0, 1e-7, 1e-3, 0.5, 1.0, 3.0, -0.4]), min_size=3, max_size=3),
-        min_size=1,
-        max_size=9,
-    )
-)  # fmt: skip
+@given(st.lists(st.lists(VALUES, min_size=3, max_size=3), min_size=1, max_size=9))
 def test_counts_add_up(rows):
     z = torch.tensor(rows)
     found = describe(representation(z))

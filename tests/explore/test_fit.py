@@ -40,7 +40,9 @@ def fitted(source, room, **more):
 def size(found):
     """Bytes in the file, by a base64 that is written out."""
     pictures = b"" if found.thumbnails is None else found.thumbnails.data
-    return sum(len(base64.b64encode(data)) for data in (found.content, found.entries.data, pictures))
+    return sum(
+        len(base64.b64encode(data)) for data in (found.content, found.entries.data, pictures)
+    )
 
 
 def frame(source):
@@ -56,18 +58,18 @@ def test_the_size_in_base64(length):
 @pytest.mark.parametrize("expected", [80, 64, 48, 32])
 @pytest.mark.parametrize("spare", [0, 200])
 def test_the_largest_side_that_fits_is_taken(expected, spare):
-    pixels = noise(60, 80)
-    source = representation(60, pixels=pixels)
-    data = thumbnails.encode(pixels, torch.arange(60), expected).data
+    pixels = noise(30, 80)
+    source = representation(30, pixels=pixels)
+    data = thumbnails.encode(pixels, torch.arange(30), expected).data
     room = frame(source) + in_base64(data) + spare
     found = fitted(source, room)
     assert found.thumbnails.side == expected
-    assert found.images.tolist() == list(range(60))
+    assert found.images.tolist() == list(range(30))
     assert found.thumbnails.data == data
     assert size(found) <= room
     # One byte less, and it is the next smaller, or fewer images.
     less = fitted(source, frame(source) + in_base64(data) - 1)
-    assert less.thumbnails.side < expected or len(less.images) < 60
+    assert less.thumbnails.side < expected or len(less.images) < 30
 
 
 @pytest.mark.parametrize("share", [0.35, 0.5, 0.75, 0.95])
@@ -117,7 +119,9 @@ def test_no_estimate_breaks_the_budget(wrong, room, monkeypatch):
 
 def test_a_budget_that_holds_nothing_is_refused():
     source = representation(120, pixels=noise(120, 40))
-    with pytest.raises(RunError, match=r"20 images of made do not fit.* 0\.0 MB are left.*--budget"):
+    with pytest.raises(
+        RunError, match=r"20 images of made do not fit.* 0\.0 MB are left.*--budget"
+    ):
         fitted(source, 5_000)
     with pytest.raises(RunError, match=r"take 0\.\d MB, 0\.0 MB are left"):
         fitted(source, -50_000)
@@ -184,7 +188,7 @@ def test_a_second_representation_is_matched_once(monkeypatch):
 
     monkeypatch.setattr(versus_module, "match_dimensions", counting)
     source = representation(120, pixels=noise(120, 40))
-    found = fitted(source, 120_000, other=representation(120))
+    found = fitted(source, 60_000, other=representation(120))
     assert len(found.images) < 120  # so there were several tries
     assert asked == [120]
     assert found.tree["versus"]["neighbours"]["tried"] <= len(found.images)
@@ -192,7 +196,7 @@ def test_a_second_representation_is_matched_once(monkeypatch):
 
 
 def test_the_same_bytes_twice():
-    first, again = (fitted(representation(pixels=noise(120, 40)), 120_000) for _ in range(2))
+    first, again = (fitted(representation(pixels=noise(120, 40)), 60_000) for _ in range(2))
     assert first.content == again.content
     assert first.entries == again.entries
     assert first.thumbnails == again.thumbnails

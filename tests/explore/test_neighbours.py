@@ -188,5 +188,10 @@ def test_the_scale_is_the_median_of_random_pairs():
     assert found == pytest.approx(every.median().item(), abs=0.03)
     assert found == median_of_random_pairs(z)
     assert found != median_of_random_pairs(z, seed=1)
-    assert median_of_random_pairs(torch.eye(3)) == 0  # an image is never paired with itself
     assert median_of_random_pairs(torch.eye(3)[:1]) is None
+
+
+def test_a_random_pair_is_never_an_image_and_itself(monkeypatch):
+    monkeypatch.setattr(module, "PAIRS", 1)
+    opposite = torch.tensor([[1.0], [-1.0]])
+    assert [median_of_random_pairs(opposite, seed) for seed in range(20)] == [-1] * 20

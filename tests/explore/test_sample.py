@@ -26,7 +26,7 @@ def test_distinct_ascending_nested_and_as_many_as_asked(sizes, unlabelled, data)
         found = sample(of, total, count).tolist()
         assert len(found) == count
         assert found == sorted(set(found))
-        assert 0 <= found[0]
+        assert found[0] >= 0
         assert found[-1] < total
         assert set(sample(of, total, less).tolist()) <= set(found)
         assert sample(of, total, count).tolist() == found

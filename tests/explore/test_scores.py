@@ -73,7 +73,9 @@ def test_undefined_is_a_word(value):
     assert not re.search("nan|inf|none", repr(found._replace(reason="")), re.IGNORECASE)
 
 
-@pytest.mark.parametrize(("support", "least", "doubtful"), [(9, 10, True), (10, 10, False), (None, 10, False)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("support", "least", "doubtful"), [(9, 10, True), (10, 10, False), (None, 10, False)]
+)
 def test_few_images_are_pointed_at(support, least, doubtful):
     [found] = score_rows(scores({"knn": score(0.5, support=support)}, least=least))
     assert found.doubtful == doubtful

@@ -160,8 +160,8 @@ def test_other_images_are_refused():
     first = representation(z, hashes=[str(i) for i in range(60)])
     with pytest.raises(RunError, match="60 and 59"):
         matched(first, representation(z[:59]))
+    names = [f"{i if i not in (4, 9) else 13 - i}.png" for i in range(60)]
     with pytest.raises(RunError, match=r"2 of 60 differ in name, first '4\.png', '9\.png'"):
-        names = [f"{i if i not in (4, 9) else 13 - i}.png" for i in range(60)]
         matched(first, representation(z, names=names))
     with pytest.raises(RunError, match="1 of 60 differ in content"):
         matched(first, representation(z, hashes=[*(str(i) for i in range(59)), "x"]))

@@ -167,6 +167,16 @@ def test_signed_dimensions_may_point_the_other_way() -> None:
     assert torch.allclose(found.agreement, torch.ones(5, dtype=torch.float64))
 
 
+def test_the_sign_is_of_what_is_left_beyond_chance() -> None:
+    a, b = torch.ones(2, 100, 1, dtype=torch.float64)
+    a[:20], b[20:40] = -1, -1
+    found = match_dimensions(a, b)  # cosine 0.2, where permuted images have 0.36
+    assert found.sign.tolist() == [-1]
+    assert found.cosine.tolist() == pytest.approx([-0.2])
+    assert found.chance.tolist() == pytest.approx([-0.36])
+    assert found.agreement.tolist() == pytest.approx([0.16 / 1.36])
+
+
 def test_a_non_negative_dimension_is_not_its_opposite() -> None:
     first = (torch.arange(100) < 50).double()[:, None]
     found = match_dimensions(first, 1 - first)

@@ -40,13 +40,19 @@ def add(verbs: "Verbs") -> None:
         default="parquet",
         help="parquet (default): shards with a row an image; npy: an array each of z, h, ...",
     )
-    parser.add_argument(
-        "--sparse",
-        action=argparse.BooleanOptionalAction,
-        default=False,
-        help="of z, only what is not zero, as lists z_index and z_value (default: dense lists, "
-        "in which zeros cost next to nothing)",
+    layout = parser.add_mutually_exclusive_group()
+    layout.add_argument(
+        "--dense",
+        dest="sparse",
+        action="store_false",
+        help="z as lists of K numbers, in which zeros cost next to nothing (default)",
     )
+    layout.add_argument(
+        "--sparse",
+        action="store_true",
+        help="of z, only what is not zero: lists z_index and z_value (parquet only)",
+    )
+    parser.set_defaults(sparse=False)
     parser.add_argument(
         "--only",
         metavar="z,h,...",

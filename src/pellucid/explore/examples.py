@@ -41,13 +41,16 @@ def examples_of(
     length = torch.linalg.vector_norm(z.double(), dim=1)
     length = length.where(length > 0, torch.ones_like(length))
     active = active_entries(z)
-    active[sorted(leave_out)] = False
+    free = torch.ones(len(z), dtype=torch.bool)
+    free[sorted(leave_out)] = False
     found = {}
     for k in dimensions:
         sign = -1.0 if signs is not None and signs[k] < 0 else 1.0
         values = sign * z[:, k].double() / length
         images = (active[:, k] & (values > 0)).nonzero().flatten()
-        order = torch.randperm(len(images), generator=seeded(SEED, "examples", k))
+        # Left out after the draw, so that a dimension has the same examples in every answer.
+        order = images[torch.randperm(len(images), generator=seeded(SEED, "examples", k))]
         strongest = images[values[images].argsort(descending=True, stable=True)]
-        found[k] = Examples(images[order[:each]].tolist(), strongest[:each].tolist())
+        random, strongest = (some[free[some]][:each].tolist() for some in (order, strongest))
+        found[k] = Examples(random, strongest)
     return found

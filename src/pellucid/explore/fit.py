@@ -88,6 +88,7 @@ def fit(
                     encoded = thumbnails.encode(pixels, images, side)
                     if in_base64(encoded.data) <= left:
                         return Fitted(images, tree, packed, entries, encoded)
+                    sizes[side] = len(encoded.data) / count  # the estimate was too low
             need = room - left + min(sizes.values()) * count * 4 / 3
         if count <= FEWEST:
             raise RunError(

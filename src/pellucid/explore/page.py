@@ -129,7 +129,11 @@ def render(
         title=shown(representation.label),
         tree=held.tree,
         health=health(representation.z, counted.found),
-        rows=score_rows(representation.scores, None if other is None else other.scores),
+        rows=score_rows(
+            representation.scores,
+            None if other is None else other.scores,
+            labelled=held.tree["classes"] is not None,
+        ),
         notes=[*representation.notes, *(representation.scores or {}).get("notes", [])],
         other=None if other is None else shown(other.label),
         facts=facts(representation),

@@ -15,6 +15,10 @@ MAIN = (
     *("semantic_consistency", "semantic_consistency_published", "semantic_entropy_normalised"),
     *("monosemanticity", "retrieval_at_1", "knn", "linear_probe_top1"),
 )
+LABEL_FREE = frozenset(
+    {"activation_rate", "density", "effective_rank", "orthogonality", "monosemanticity"}
+)
+"""What can be scored without labels."""
 
 
 class ScoreRow(NamedTuple):
@@ -42,9 +46,12 @@ class ScoreRow(NamedTuple):
 
 
 def score_rows(
-    scores: Mapping[str, Any] | None, other: Mapping[str, Any] | None = None
+    scores: Mapping[str, Any] | None,
+    other: Mapping[str, Any] | None = None,
+    *,
+    labelled: bool = True,
 ) -> list[ScoreRow]:
-    """A row for each score that scores.json holds."""
+    """A row for each score that scores.json holds; without labels, for those that need none."""
     if scores is None:
         return []
     least = scores.get("settings", {}).get("min_support", 0)
@@ -57,7 +64,7 @@ def score_rows(
         else:  # the terminal's table indents what belongs to the row above
             label = f"{parent}, {label}"
         score = scores["trained"].get(name)
-        if score is None:
+        if score is None or not (labelled or name in LABEL_FREE):
             continue
         untrained = scores.get("untrained", {}).get(name) or {}
         low, high = (_shown(score.get(end)) for end in ("low", "high"))

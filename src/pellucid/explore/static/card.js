@@ -7,7 +7,7 @@ const card = { draw: 0 };
 function showDimension(place, k) {
   const dims = store.tree.dims;
   if (!(k >= 0 && k < store.columns)) {
-    replace(place, heading("dim", `Dimension ${k}`), make("p", {}, `There is no dimension ${k}: they are numbered 0 to ${store.columns - 1}.`));
+    replace(place, heading("dim", "No such dimension"), make("p", {}, `There is no such dimension: they are numbered 0 to ${store.columns - 1}.`));
     return;
   }
   card.draw = 0;

@@ -33,18 +33,21 @@ function showClasses(place) {
   const { classes } = store.tree;
   const ks = heatDimensions();
   heat.at = [Math.min(heat.at[0], classes.length - 1), Math.min(heat.at[1], Math.max(0, ks.length - 1))];
-  const again = () => showClasses(place);
+  const again = (control) => {
+    showClasses(place);
+    place.querySelector(control).focus();
+  };
   replace(place,
     heading("classes", "Classes by dimensions"),
     make("p", {}, `Dimensions are ordered by their largest class, then by consistency. ${heat.all ? "All live dimensions are shown; those under the least support are hatched." : `At most ${PER_CLASS} dimensions a class, each with at least ${store.tree.thresholds.support} images.`}`),
     make("div", { class: "filters" },
       choice("cells show", Object.entries(MODES).map(([key, [words]]) => [key, words]), heat.mode, (value) => {
         heat.mode = value;
-        again();
+        again("select");
       }),
       make("label", { class: "field check" }, make("input", { type: "checkbox", checked: heat.all, onchange: (e) => {
         heat.all = e.target.checked;
-        again();
+        again("input");
       } }), " all live dimensions")),
     make("p", { class: "hint" }, `${MODES[heat.mode][0]}: ${MODES[heat.mode][1]}. Arrow keys move; Enter opens the dimension.`));
   if (!ks.length) {

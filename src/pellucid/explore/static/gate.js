@@ -37,8 +37,8 @@ function showGate(place, asked) {
       make("p", { class: "hint" }, "Share of the energy before the gate, |z before|², that it removed; of the embedded images."),
       mostGated()));
   showGateRows();
-  const k = Number(asked);
-  if (asked !== undefined && k < store.columns && !soft) openBesideClosed(k);
+  const k = whole(asked);
+  if (k < store.columns && !soft) openBesideClosed(k);
 }
 
 function mostGated() {

@@ -4,7 +4,8 @@ const GRID = 60;
 const grid = { page: 0, class: "", named: "", order: "index", all: false };
 
 function showImages(place, asked) {
-  if (asked?.startsWith("class-")) Object.assign(grid, { class: asked.slice(6), page: 0 });
+  const label = whole(asked?.match(/^class-(\d+)$/)?.[1]);
+  if (store.tree.classes && label < store.tree.classes.length) Object.assign(grid, { class: String(label), page: 0 });
   const change = (key) => (value) => {
     Object.assign(grid, { [key]: value, page: 0 });
     showGrid();
@@ -56,7 +57,9 @@ function icon(k) {
   return make("a", { href: `#dim=${k}`, tabindex: "-1", "aria-hidden": "true" }, thumbs.picture(best.row, "", "small"));
 }
 
-const missing = (id) => `Image ${id} is not in this file: it holds ${count(store.rows)} of ${count(store.tree.total)} images.`;
+const missing = (id) => known(id) && id < store.tree.total
+  ? `Image ${id} is not in this file: it holds ${count(store.rows)} of ${count(store.tree.total)} images.`
+  : `There is no such image: they are numbered 0 to ${store.tree.total - 1}.`;
 
 const closedWords = () => store.tree.gate && store.tree.gate.threshold !== null
   ? "All gates are closed on this image; its similarity is not defined."
@@ -65,7 +68,7 @@ const closedWords = () => store.tree.gate && store.tree.gate.threshold !== null
 function showImage(place, id) {
   const row = store.row.get(id);
   if (row === undefined) {
-    replace(place, heading("img", `Image ${id}`), make("p", {}, missing(id)));
+    replace(place, heading("img", "No such image"), make("p", {}, missing(id)));
     return;
   }
   grid.all = false;
@@ -82,6 +85,7 @@ function showImage(place, id) {
       on.length > shown.length ? button(`show ${on.length - shown.length} more`, () => {
         grid.all = true;
         showEntries();
+        entries.querySelectorAll("li > a:not([tabindex])")[12].focus();
       }) : null);
   };
   showEntries();

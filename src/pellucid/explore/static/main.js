@@ -21,8 +21,17 @@ const PLACES = {
 };
 const UNDER = { dim: "dimensions", img: "images" };
 
+// Mail and messengers may write a comma as %2C; what cannot be read is no place.
+function address() {
+  try {
+    return decodeURIComponent(location.hash.slice(1));
+  } catch {
+    return "";
+  }
+}
+
 function go(focus = true) {
-  const [asked, ...rest] = decodeURIComponent(location.hash.slice(1)).split("=");
+  const [asked, ...rest] = address().split("=");
   const lacks = { gate: !store.tree.gate, classes: !store.tree.classes, versus: !store.tree.versus };
   const key = asked in PLACES && !lacks[asked] ? asked : "overview";
   for (const section of document.querySelectorAll("section.place")) {

@@ -19,7 +19,7 @@ function showPair(place, a, b) {
 }
 
 function pairForm(a, b) {
-  const field = (label, value) => make("input", { type: "number", min: "0", max: String(store.tree.total - 1), value: String(value), "aria-label": label });
+  const field = (label, value) => make("input", { type: "number", min: "0", max: String(store.tree.total - 1), value: known(value) ? String(value) : "", "aria-label": label });
   const first = field("number of image A", a);
   const second = field("number of image B", b);
   const row = store.row.get(a);
@@ -120,6 +120,7 @@ function additive(terms, cosine, total, again) {
       left ? [" ", button("show", () => {
         pair.all = true;
         again();
+        document.querySelectorAll("#explanation tr[data-dim] input")[TOP].focus();
       })] : null), make("td", { class: "wide" }), make("td", { class: "wide" }), make("td", { class: "barcell" }),
     make("td", { class: "part" }, shown3(rest)), shares ? make("td", { class: "share" }, `${per[rows.length]} %`) : null) : null;
   const positive = terms.filter((t) => t.product > 0).reduce((sum, t) => sum + t.product, 0);

@@ -50,6 +50,7 @@ function showMatches() {
     leafing(rows.length, MATCH_ROWS, matches.page, (page) => {
       matches.page = page;
       showMatches();
+      document.querySelector("#match-rows a").focus();
     }));
 }
 
