@@ -42,7 +42,7 @@ from page_made import made
 from page_naive import write_naive
 from playwright.sync_api import Browser, sync_playwright
 
-from pellucid.explore.neighbours import Neighbours
+from pellucid.answer.neighbours import Neighbours
 from pellucid.explore.page import explore, read
 from pellucid.train.device import hardware
 

@@ -7,9 +7,9 @@ from sklearn.datasets import load_sample_images
 from torch import Tensor
 from torch.nn import functional as F
 
-from pellucid.evaluate.representation import Representation
 from pellucid.evaluate.store import read_thumbnails
 from pellucid.randomness import seeded
+from pellucid.representation.representation import Representation
 from pellucid.run import open_run
 
 CLASSES = 100

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import torch
 
-from pellucid.evaluate.representation import Representation
 from pellucid.explore.thumbnails import encode
+from pellucid.representation.representation import Representation
 
 SCRIPT = """
 const z = JSON.parse(document.getElementById("z").textContent);

@@ -11,10 +11,10 @@ PACKAGE = Path(pellucid.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 ORDER = [
-    *("settings", "types", "randomness", "distributed", "losses", "metrics", "data", "nets"),
-    *("heads", "query_transforms", "regularisers", "branch", "frameworks", "learner", "train"),
-    *("recipe", "build", "run", "evaluate", "embed", "explore"),
-    *("pretraining", "preview", "listing", "cli"),
+    *("settings", "text", "types", "randomness", "distributed", "losses", "metrics", "data"),
+    *("nets", "heads", "query_transforms", "regularisers", "branch", "frameworks", "learner"),
+    *("train", "recipe", "build", "run", "evaluate", "representation", "compare", "embed"),
+    *("answer", "explore", "pretraining", "preview", "listing", "cli"),
 ]
 """A part imports only parts to its left, and itself."""
 

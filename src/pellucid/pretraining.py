@@ -13,6 +13,7 @@ from pellucid.build import build_learner, build_optimiser, build_views, source_s
 from pellucid.data.image_set import ImageSet, open_images
 from pellucid.recipe import Recipe
 from pellucid.run import ENVIRONMENT, Run, RunError, claim, start_run
+from pellucid.text import one_line
 from pellucid.train import checkpoint
 from pellucid.train.device import hardware, join_processes, pick_device, resolve_precision
 from pellucid.train.loop import train
@@ -117,15 +118,10 @@ def _describe(run: Run, images: ImageSet, machine: dict[str, str | int], say: Sa
     )
     for note in images.notes:
         say(f"data: {note}")
-    skipped = "".join(f"{_plain(name)}\t{_plain(reason)}\n" for name, reason in images.skipped)
+    skipped = "".join(f"{one_line(name)}\t{one_line(reason)}\n" for name, reason in images.skipped)
     if skipped:
         say(f"data: {len(images.skipped)} unreadable images skipped; see {run.folder}/skipped.tsv")
         checkpoint.write_text(run.folder / "skipped.tsv", f"file\treason\n{skipped}")
     facts = {"images": len(images), "notes": images.notes, "skipped": len(images.skipped)}
     text = json.dumps({**machine, "data": facts}, indent=1, ensure_ascii=False)
     checkpoint.write_text(run.folder / ENVIRONMENT, text)
-
-
-def _plain(text: str) -> str:
-    """A name as one TSV cell: no tab, line break or escape sequence of a hostile name survives."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

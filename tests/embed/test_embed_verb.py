@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pellucid.cli import main
-from pellucid.evaluate.representation import open_representation
+from pellucid.representation.representation import open_representation
 from pellucid.run import Run
 
 

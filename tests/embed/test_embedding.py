@@ -15,7 +15,7 @@ from pellucid.data.image_set import open_images
 from pellucid.data.source import DataError
 from pellucid.embed import Wanted, embed, extraction
 from pellucid.evaluate.extract import Features, extract
-from pellucid.evaluate.representation import open_representation
+from pellucid.representation.representation import open_representation
 from pellucid.run import Run, RunError
 
 ALL = ("z", "h", "gate", "ungated")

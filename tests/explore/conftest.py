@@ -80,8 +80,8 @@ class Page:
     path: Path
     said: str
     """What the command printed beside its result."""
-    other: np.ndarray | None = None
-    """z of the run that it is compared with."""
+    other: Made | None = None
+    """The run that it is compared with."""
 
 
 def known_z(n: int, k: int, seed: int) -> np.ndarray:
@@ -263,7 +263,7 @@ def compared(make_run, explore):
     for k in (2, 9):
         z[:, k] = np.random.default_rng(k).permutation(z[:, k])
     second = make_run(z=z[:, ::-1], name="second-run")
-    return replace(explore(made, "--with", second.folder), other=second.z)
+    return replace(explore(made, "--with", second.folder), other=second)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pellucid.evaluate.representation import Representation
 from pellucid.explore import dimensions as module
 from pellucid.explore.dimensions import (
     ALWAYS_ON,
@@ -23,6 +22,7 @@ from pellucid.explore.dimensions import (
     often_together,
 )
 from pellucid.metrics.activity import shuffled
+from pellucid.representation.representation import Representation
 
 ACTIVE = 1e-5
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from pellucid.evaluate.representation import Representation
 from pellucid.explore import thumbnails
 from pellucid.explore import versus as versus_module
 from pellucid.explore.content import statistics
 from pellucid.explore.fit import FEWEST, fit, in_base64
 from pellucid.explore.sample import sample
+from pellucid.representation.representation import Representation
 from pellucid.run import RunError
 
 

@@ -5,9 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pellucid.evaluate.representation import Representation
 from pellucid.explore.dimensions import describe
 from pellucid.explore.health import BARS, Bars, health
+from pellucid.representation.representation import Representation
 
 
 def of(z):

@@ -8,9 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pellucid.evaluate.representation import Representation
 from pellucid.explore.pack import LEVELS, compress, pack
 from pellucid.metrics import active_entries
+from pellucid.representation.representation import Representation
 
 VALUES = [0.0, 0.0, 0.0, 1e-45, 1e-30, 1e-7, 3e-5, 0.3, 1.0, 1.0 - 2**-24, 7.0, 1e30, 3e38]
 

@@ -22,7 +22,7 @@ def match_rows(page, which):
 
 def test_which_dimensions_recur(visit, compared):
     page = visit(compared, "versus")
-    a, b = unit(compared.made.z), unit(compared.other)
+    a, b = unit(compared.made.z), unit(compared.other.z)
     columns = [m / np.linalg.norm(m, axis=0).clip(min=1e-12) for m in (a, b)]
     cosine = columns[0].T @ columns[1]
     both = match_rows(page, "recurs")
@@ -59,7 +59,7 @@ def test_images_whose_neighbours_changed(visit, compared):
         np.fill_diagonal(cosine, -2)
         return np.argsort(-np.round(cosine, 9), axis=1, kind="stable")[:, :10]
 
-    ours, theirs = nearest(compared.made.z), nearest(compared.other)
+    ours, theirs = nearest(compared.made.z), nearest(compared.other.z)
     kept = [len(set(a) & set(b)) for a, b in zip(ours, theirs, strict=True)]
     page = visit(compared, "versus")
     for row in page.locator(".changed").all():

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from pellucid.evaluate.representation import Representation
 from pellucid.explore.dimensions import ClassUse, Likeness, class_use, describe, likeness
 from pellucid.explore.start import (
     SHOWN,
@@ -13,8 +12,8 @@ from pellucid.explore.start import (
     clearest,
     doubtful,
     pair_worth_reading,
-    random_cosine,
 )
+from pellucid.representation.representation import Representation
 
 NAN = float("nan")
 
@@ -90,29 +89,6 @@ def unit(z):
     rows = z.double().numpy()
     length = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.divide(rows, length, out=np.zeros_like(rows), where=length > 0)
-
-
-def test_the_median_of_random_pairs_is_near_that_of_all_pairs():
-    z = torch.rand(80, 5, generator=torch.Generator().manual_seed(0))
-    z[::9] = 0
-    rows = unit(z)[z.any(dim=1).numpy()]
-    every = (rows @ rows.T)[~np.eye(len(rows), dtype=bool)]
-    assert random_cosine(z) == pytest.approx(np.median(every), abs=0.02)
-    assert random_cosine(z) == random_cosine(z.clone())
-
-
-def test_an_image_is_no_pair_with_itself():
-    assert random_cosine(torch.eye(4)) == 0
-    z = torch.zeros(5, 3)
-    z[1, 0], z[3, 1] = 2, 3
-    assert random_cosine(z) == 0
-
-
-def test_no_pair_no_median():
-    assert random_cosine(torch.zeros(4, 3)) is None
-    z = torch.zeros(4, 3)
-    z[2, 1] = 1
-    assert random_cosine(z) is None
 
 
 def best_pair(z):

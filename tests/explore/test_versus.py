@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import torch
 
-from pellucid.evaluate.representation import Representation
 from pellucid.explore import versus as module
 from pellucid.explore.versus import CHANGED, EXAMPLES, NEIGHBOURS, matched, versus
+from pellucid.representation.representation import Representation
 from pellucid.run import RunError
 
 

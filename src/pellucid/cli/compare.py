@@ -41,6 +41,6 @@ def add(verbs: "Verbs") -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Compare."""
-    from pellucid.evaluate.compare import compare
+    from pellucid.compare.compare import compare
 
     compare(options.paths, Console(), options.out, labels=options.labels, images=options.images)

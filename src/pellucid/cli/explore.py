@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pellucid.cli.representation import add_representation, representation_of
 from pellucid.cli.verb import add_verb, say
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def add(verbs: "Verbs") -> None:
         "pellucid explore runs/bayesncl --with runs/bayesncl-1     the same images, another seed",
         "pellucid explore codes.npy --labels classes.txt --images photos/",
     )
-    parser.add_argument("run", type=Path, help="an evaluated run, or a file of features [N, K]")
+    add_representation(parser)
     parser.add_argument("--out", type=Path, help="the file to write (default: RUN/explore.html)")
     parser.add_argument(
         "--with",
@@ -43,17 +44,14 @@ def add(verbs: "Verbs") -> None:
     parser.add_argument(
         "--no-names", action="store_true", help="leave the file names out; class names stay"
     )
-    parser.add_argument("--labels", type=Path, help="of a file of features: one class an image")
-    parser.add_argument("--images", type=Path, help="of a file of features: the folder of images")
 
 
 def run(options: argparse.Namespace) -> None:
     """Write the page."""
-    from pellucid.evaluate.representation import open_representation
     from pellucid.explore.page import explore
+    from pellucid.representation.representation import open_representation
 
-    files = {"labels": options.labels, "images": options.images}
-    representation = open_representation(options.run, **files)
+    representation = representation_of(options)
     if options.names is not None:
         kept = representation.keep_names(options.names)
         say(f"{len(kept)} names kept in {representation.names_file()}")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pellucid.evaluate.representation import Representation
+    from pellucid.representation.representation import Representation
 
 
 def add_representation(parser: argparse.ArgumentParser) -> None:
@@ -15,11 +15,10 @@ def add_representation(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--labels", type=Path, help="of a file of features: one class an image")
     parser.add_argument("--images", type=Path, help="of a file of features: the folder of images")
-    parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda, cuda:1")
 
 
 def representation_of(options: argparse.Namespace) -> "Representation":
     """The representation that the options name."""
-    from pellucid.evaluate.representation import open_representation
+    from pellucid.representation.representation import open_representation
 
     return open_representation(options.run, labels=options.labels, images=options.images)

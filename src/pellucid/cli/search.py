@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from pellucid.cli.representation import add_representation, representation_of
-from pellucid.cli.verb import add_verb, say
+from pellucid.cli.verb import add_device, add_verb, say
 
 if TYPE_CHECKING:
     from pellucid.cli.verb import Verbs
@@ -35,12 +35,13 @@ def add(verbs: "Verbs") -> None:
         parser.add_argument(
             flag, type=int, nargs="+", action="extend", default=[], metavar="K", help=about
         )
+    add_device(parser)
     parser.add_argument("--out", type=Path, help="draw a figure: FILE.png or FILE.html")
 
 
 def run(options: argparse.Namespace) -> None:
     """Search."""
-    from pellucid.explore.search import search
+    from pellucid.answer.search import search
 
     search(
         representation_of(options),

@@ -26,9 +26,14 @@ def add_verb(
     return parser
 
 
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """Where to compute."""
+    parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda, cuda:1")
+
+
 def add_data_flags(parser: argparse.ArgumentParser) -> None:
     """Where to compute, and how to treat images."""
-    parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda, cuda:1")
+    add_device(parser)
     parser.add_argument("--download", action="store_true", help="fetch a known set by torchvision")
     parser.add_argument("--strict", action="store_true", help="refuse at the first bad file")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from pellucid.cli.representation import add_representation, representation_of
-from pellucid.cli.verb import add_verb, say
+from pellucid.cli.verb import add_device, add_verb, say
 
 if TYPE_CHECKING:
     from pellucid.cli.verb import Verbs
@@ -31,12 +31,13 @@ def add(verbs: "Verbs") -> None:
     parser.add_argument(
         "--rarity", action="store_true", help="also weigh each dimension by how rare it is"
     )
+    add_device(parser)
     parser.add_argument("--out", type=Path, help="draw a figure: FILE.png or FILE.html")
 
 
 def run(options: argparse.Namespace) -> None:
     """Explain."""
-    from pellucid.explore.why import why
+    from pellucid.answer.why import why
 
     why(
         representation_of(options),

@@ -8,8 +8,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from pellucid.evaluate.feature_columns import column, open_parquet
-from pellucid.evaluate.feature_folder import (
+from pellucid.representation.feature_columns import column, open_parquet
+from pellucid.representation.feature_folder import (
     FILE,
     FILES_JSON,
     LABEL,

@@ -19,8 +19,8 @@ from pellucid.embed.subject import Subject, Wanted, open_subject
 from pellucid.embed.work import PARTS, Work
 from pellucid.evaluate.evaluation import evaluation_precision, gate_threshold
 from pellucid.evaluate.extract import BATCH
-from pellucid.evaluate.feature_folder import FORMAT, STAGES, read_manifest
 from pellucid.heads import BayesGate
+from pellucid.representation.feature_folder import FORMAT, STAGES, read_manifest
 from pellucid.run import Run, RunError
 from pellucid.train.device import join_processes, pick_device
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pellucid.evaluate.feature_folder import MANIFEST, read_manifest
+from pellucid.representation.feature_folder import MANIFEST, read_manifest
 from pellucid.run import RunError
 from pellucid.train.checkpoint import write_text
 

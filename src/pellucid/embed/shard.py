@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from torch import Tensor
 
 from pellucid.evaluate.extract import Features
-from pellucid.evaluate.feature_columns import FACTS, INDEX, VALUE, facts_of, open_parquet
-from pellucid.evaluate.feature_folder import FILE, LABEL
+from pellucid.representation.feature_columns import FACTS, INDEX, VALUE, facts_of, open_parquet
+from pellucid.representation.feature_folder import FILE, LABEL
 from pellucid.run import RunError
 
 

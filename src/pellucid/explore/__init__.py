@@ -1,1 +1,1 @@
-"""Reading a representation: its dimensions, its images, and why two of them are similar."""
+"""A representation becomes one HTML page that shows what each dimension means."""

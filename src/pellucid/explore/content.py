@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from pellucid.evaluate.representation import Representation
+from pellucid.answer.neighbours import median_of_random_pairs
 from pellucid.explore import dimensions as of
 from pellucid.explore.start import (
     Clarity,
@@ -14,9 +14,9 @@ from pellucid.explore.start import (
     clearest,
     doubtful,
     pair_worth_reading,
-    random_cosine,
 )
-from pellucid.explore.text import shown
+from pellucid.representation.representation import Representation
+from pellucid.text import valid
 
 DIGITS = 6
 """Significant digits of stored statistics: more than are ever shown."""
@@ -61,15 +61,15 @@ def content(
     labels = representation.labels
     use = counted.classes
     return {
-        "label": shown(representation.label),
+        "label": valid(representation.label),
         "total": len(representation.z),
         "dimensions": representation.z.shape[1],
         "signed": representation.signed,
         "images": images.tolist(),
-        "files": [shown(representation.names[i]) for i in images.tolist()] if file_names else None,
+        "files": [valid(representation.names[i]) for i in images.tolist()] if file_names else None,
         "labels": None if use is None or labels is None else labels[images].tolist(),
         "classes": None if use is None else _class_names(representation, use),
-        "names": {str(k): shown(name) for k, name in representation.dimension_names().items()},
+        "names": {str(k): valid(name) for k, name in representation.dimension_names().items()},
         "dims": _columns(counted, len(representation.z)),
         "use": None if use is None else _use(use),
         "gate": _gate(representation, counted),
@@ -84,13 +84,13 @@ def content(
             "clearest": clearest(counted.found, counted.clear, counted.min_support),
             "doubtful": doubtful(counted.found, counted.clear, counted.min_support),
             "pair": None if pair is None else [int(images[i]) for i in pair],
-            "random_cosine": _plain(random_cosine(representation.z)),
+            "random_cosine": _plain(median_of_random_pairs(representation.z)),
         },
     }
 
 
 def _class_names(representation: Representation, use: of.ClassUse) -> list[str]:
-    named = [shown(name) for name in representation.classes or ()]
+    named = [valid(name) for name in representation.classes or ()]
     return [*named, *(f"class {c}" for c in range(len(named), len(use.images)))]
 
 

@@ -6,7 +6,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from pellucid.evaluate.representation import Representation
 from pellucid.metrics import (
     active_entries,
     dimension_consistency,
@@ -14,6 +13,7 @@ from pellucid.metrics import (
     unit_rows,
 )
 from pellucid.metrics.checks import ROWS
+from pellucid.representation.representation import Representation
 
 ALWAYS_ON = 0.9
 """A dimension that is active on more than this share of images tells few of them apart."""

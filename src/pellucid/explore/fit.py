@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 from jaxtyping import UInt8
 from torch import Tensor
 
-from pellucid.evaluate.representation import Representation
 from pellucid.explore import thumbnails
 from pellucid.explore.content import Statistics, content
 from pellucid.explore.pack import Packed, compress, pack
 from pellucid.explore.sample import sample
 from pellucid.explore.thumbnails import Thumbnails
 from pellucid.explore.versus import matched, versus
+from pellucid.representation.representation import Representation
 from pellucid.run import RunError
 
 FEWEST = 20

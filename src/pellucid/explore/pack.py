@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from pellucid.evaluate.representation import Representation
 from pellucid.metrics import active_entries
+from pellucid.representation.representation import Representation
 
 LEVELS = 65_535
 """8 bits move a cosine by up to 0.03 and lose active entries; 16 move it by 2e-5 and lose none."""

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from pellucid.evaluate.representation import Representation, same_images
 from pellucid.explore.content import Statistics, statistics
 from pellucid.explore.fit import Fitted, fit, in_base64
 from pellucid.explore.health import health
 from pellucid.explore.scores import score_rows
-from pellucid.explore.text import shown
+from pellucid.representation.feature_scores import scores_of
+from pellucid.representation.representation import Representation, same_images
+from pellucid.text import valid
 from pellucid.train.checkpoint import write_text
 
 BUDGET = 15.0
@@ -74,10 +75,10 @@ def explore(
         RunError: the two are of different images, or nothing fits into the budget.
     """
     out = out or default_page(representation)
-    say(f"{shown(representation.label)}: statistics of {len(representation.z):,} images")
-    counted = statistics(representation)
     if other is not None:
-        same_images(representation, other)  # said before the long part
+        same_images(representation, other)
+    say(f"{valid(representation.label)}: statistics of {len(representation.z):,} images")
+    counted = statistics(representation)
     code, style = script(), read("page.css")
     frame = len(code.encode()) + len(style.encode()) + 60_000  # and the first page, as text
     held = fit(
@@ -126,16 +127,16 @@ def render(
     return environment.get_template("page.html.j2").render(
         code=code,
         style=style,
-        title=shown(representation.label),
+        title=valid(representation.label),
         tree=held.tree,
         health=health(representation.z, counted.found),
         rows=score_rows(
-            representation.scores,
-            None if other is None else other.scores,
+            scores_of(representation),
+            None if other is None else scores_of(other),
             labelled=held.tree["classes"] is not None,
         ),
         notes=[*representation.notes, *(representation.scores or {}).get("notes", [])],
-        other=None if other is None else shown(other.label),
+        other=None if other is None else valid(other.label),
         facts=facts(representation),
         images=len(held.images),
         total=len(representation.z),
@@ -157,7 +158,7 @@ def facts(representation: Representation) -> list[str]:
     step = [f"step {scores['step']:,}"] if "step" in scores else []
     return [
         run.recipe.method,
-        f"data {shown(Path(run.recipe.data.source).name)}",
+        f"data {valid(Path(run.recipe.data.source).name)}",
         f"seed {run.recipe.train.seed}",
         *step,
         f"encoder {run.recipe.encoder.name}",

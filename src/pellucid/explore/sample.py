@@ -22,7 +22,7 @@ def sample(labels: Int[Tensor, " n"] | None, total: int, count: int) -> Int[Tens
     # Of a class with m images the i-th gets the place (i + u) / m: cut anywhere, classes share. The
     # u are spread evenly over 0 to 1; with one for all, the classes of one image go all at once.
     place = torch.empty(total, dtype=torch.float64)
-    classes = labels.unique()
+    classes = torch.unique(labels)
     turn = torch.randperm(len(classes), generator=seeded(SEED, "classes of the page"))
     for label, offset in zip(classes, (turn.double() + 0.5) / len(classes), strict=True):
         own = order[labels[order] == label]

@@ -8,13 +8,10 @@ from torch import Tensor
 
 from pellucid.explore.dimensions import ALWAYS_ON, ClassUse, Dimensions, Likeness
 from pellucid.metrics import unit_rows
-from pellucid.randomness import seeded
 
 SHOWN = 6
 TRIED = 300
 """Images whose nearest neighbours are looked at for a pair."""
-PAIRS = 2_000
-"""Random pairs behind the median cosine."""
 
 
 class Clarity(NamedTuple):
@@ -54,18 +51,6 @@ def doubtful(found: Dimensions, clear: Clarity | None, min_support: int) -> list
     score = score.where(~(rare | constant), score - 5)  # below all margins, -2 to 2
     order = score.masked_fill(~live, torch.inf).argsort(stable=True)
     return order[: min(SHOWN, int(live.sum()))].tolist()
-
-
-def random_cosine(z: Float[Tensor, "n k"]) -> float | None:
-    """The median cosine of random pairs of different images; None without such a pair."""
-    rows = (z != 0).any(dim=1).nonzero().flatten()
-    if len(rows) < 2:
-        return None
-    generator = seeded(0, "random pairs")
-    a = torch.randint(len(rows), (PAIRS,), generator=generator)
-    b = (a + torch.randint(1, len(rows), (PAIRS,), generator=generator)) % len(rows)
-    left, right = unit_rows(z[rows[a]]).double(), unit_rows(z[rows[b]]).double()
-    return (left * right).sum(dim=1).median().item()
 
 
 def pair_worth_reading(z: Float[Tensor, "m k"]) -> tuple[int, int] | None:

@@ -7,10 +7,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from pellucid.evaluate.representation import Representation, same_images
-from pellucid.explore.text import shown
 from pellucid.metrics import Matching, active_entries, match_dimensions, unit_rows
 from pellucid.randomness import seeded
+from pellucid.representation.representation import Representation, same_images
+from pellucid.text import valid
 
 NEIGHBOURS = 10
 EXAMPLES = 6
@@ -45,7 +45,7 @@ def versus(
         images: indices of those that the page holds.
     """
     return {
-        "label": shown(other.label),
+        "label": valid(other.label),
         "partner": matching.partner.tolist(),
         "sign": matching.sign.tolist(),
         "cosine": _rounded(matching.cosine),
@@ -54,7 +54,7 @@ def versus(
         "luck": _rounded(matching.highest_by_luck),
         "recurs": matching.recurs.tolist(),
         "live": active_entries(other.z).any(dim=0).tolist(),
-        "names": {str(k): shown(name) for k, name in other.dimension_names().items()},
+        "names": {str(k): valid(name) for k, name in other.dimension_names().items()},
         "random": _random_active(other.z[images], images),
         "neighbours": _changes(first.z[images], other.z[images], images),
     }

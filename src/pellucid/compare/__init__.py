@@ -1,0 +1,1 @@
+"""Several representations side by side: one table, one figure, and which dimensions recur."""
