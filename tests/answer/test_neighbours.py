@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from pellucid.answer import neighbours as module
 from pellucid.answer.neighbours import Neighbours, median_of_random_pairs
-from pellucid.explore import neighbours as module
 from pellucid.metrics.activity import active_entries
 
 

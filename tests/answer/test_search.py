@@ -8,11 +8,11 @@ import pytest
 import torch
 from rich.console import Console
 
+from pellucid.answer import search as module
 from pellucid.answer.search import search
 from pellucid.answer.search_answer import carried_by, find_similar
 from pellucid.cli import search as verb
 from pellucid.cli.entry import main
-from pellucid.explore import search as module
 from pellucid.representation.representation import Representation
 from pellucid.run import RunError
 

@@ -13,9 +13,9 @@ from pellucid.answer.why import why
 from pellucid.build import build_learner, build_optimiser
 from pellucid.cli import main
 from pellucid.data.image_set import ImageSet, open_images
+from pellucid.embed import subject as subject_module
 from pellucid.evaluate.extract import extract
 from pellucid.evaluate.store import write_features
-from pellucid.explore import subject as subject_module
 from pellucid.recipe import compose
 from pellucid.representation.representation import Representation, open_representation
 from pellucid.run import RunError, start_run
@@ -45,7 +45,7 @@ def said(representation, *pair, width=110, **options):
     return answer, console.export_text()
 
 
-SIZES = {"native": None, "scaled": 12}
+SIZES = {"native": None, "scaled": 100}  # beyond what thumbnails keep
 
 
 @pytest.fixture(scope="module", params=list(SIZES))
@@ -100,7 +100,7 @@ def test_a_file_from_elsewhere_is_embedded(evaluated, tmp_path):
     Image.fromarray(pixels).save(path)
     found = find(representation, str(path), "cpu")
     assert found.index is None
-    side = 16 if representation.run.recipe.data.stored_size is None else 12
+    side = 16 if representation.run.recipe.data.stored_size is None else 100
     assert found.pixels.shape == (3, side, side)
     square = Image.fromarray(pixels).resize(
         (side, side), Image.Resampling.BICUBIC, box=(12, 0, 52, 40)

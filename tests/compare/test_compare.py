@@ -384,7 +384,7 @@ def test_a_file_is_ranked_only_beside_images_that_it_is_of(tmp_path):
     (warning,) = differences([run, file._replace(representation=of(names[::-1]))])
     assert warning.startswith("Not comparable, and so nothing is marked: x and x are of different")
     (warning,) = differences([file, run._replace(representation=of(names[1:] + names[:1]))])
-    assert "differ in name" in warning
+    assert "b does not name the images that it is of" in warning
     (warning,) = differences([run, file._replace(scores={"settings": {"min_support": 3}})])
     assert "min_support" in warning
     assert "data (" not in warning  # a file has no name for its images

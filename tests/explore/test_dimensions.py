@@ -167,6 +167,13 @@ def test_nearest_columns_are_sorted_ties_by_number(seed, signed, most):
     assert rows[0] == []  # dead
 
 
+def test_of_many_ties_the_first_are_taken():
+    cosine = torch.full((500, 500), 0.5, dtype=torch.float64)
+    rows = nearest(cosine, 3)
+    assert rows[0] == [(1, 0.5), (2, 0.5), (3, 0.5)]
+    assert rows[400] == [(0, 0.5), (1, 0.5), (2, 0.5)]
+
+
 @pytest.mark.parametrize(("seed", "signed"), CASES)
 @pytest.mark.parametrize("least", [1, 3, 8])
 def test_lifts_are_those_of_a_loop(seed, signed, least):
@@ -271,6 +278,8 @@ def test_no_labels_no_class_use():
 @pytest.mark.parametrize(("seed", "signed"), CASES)
 def test_likeness_is_the_weighted_mean_over_pairs(seed, signed):
     z = planted(seed, signed=signed, images=25)
+    z[:, 7] = 0
+    z[[4, 17], 7] = 1  # the two images of one pair
     h = torch.randn(25, 6, generator=torch.Generator().manual_seed(seed + 50))
     h[3] = 0
     found = likeness(representation(z, h=h))

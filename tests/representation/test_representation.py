@@ -93,7 +93,10 @@ def test_a_bare_file(tmp_path: Path) -> None:
     assert (found.labels, found.classes, found.h, found.gate) == (None, None, None, None)
     assert (found.hashes, found.thumbnails, found.run, found.scores) == (None, None, None, None)
     assert not found.signed
-    assert found.notes == []
+    assert not found.named
+    assert found.notes == [
+        "clip.v2.npy names no images: beside others its rows are taken in their order"
+    ]
 
 
 def test_what_is_neither(tmp_path: Path) -> None:
@@ -230,6 +233,7 @@ def test_the_same_images() -> None:
     hashes = ["p", "q", "r"]
     same_images(of(), of(label="b"))
     same_images(of(hashes=hashes), of(hashes=hashes, names=["1", "2", "3"]))  # by content
+    same_images(of(hashes=hashes), of(names=["0", "1", "2"], named=False))  # by number alone
     same_images(of(hashes=hashes), of())  # by name, where one knows no content
     with pytest.raises(RunError, match="a and b are of different images: 3 and 2 of them"):
         same_images(of(), of(label="b", z=torch.eye(2), names=["x", "y"]))

@@ -208,13 +208,22 @@ def _other_images(evaluated: Sequence[Evaluated]) -> Iterator[str]:
     for one in evaluated[1:]:
         if one.run is None or evaluated[0].run is None:
             try:
-                same_images(evaluated[0].representation(), one.representation())
+                first, other = evaluated[0].representation(), one.representation()
+                same_images(first, other)
             except RunError as error:
                 yield str(error)
+                continue
+            if first.named != other.named and None in (first.hashes, other.hashes):
+                unsaid = other.label if first.named else first.label
+                yield f"{unsaid} does not name the images that it is of"
 
 
 def notes_on(rows: Sequence[Row], evaluated: Sequence[Evaluated]) -> Iterator[str]:
     """What stands under the table."""
+    for one in evaluated:
+        if one.run is None:
+            for note in one.representation().notes:
+                yield f"{one.label}: {note}."
     scored = {r.label: c for r in rows if (c := r.cells.get("consistency")) and c.dimensions}
     if scored:
         counts = sorted({n for one in evaluated if (n := one.settings.get("dimensions"))})

@@ -15,6 +15,10 @@ class DataError(ValueError):
     """Images that cannot be used; the message names the file or folder and the remedy."""
 
 
+class NoHeldOutError(DataError):
+    """A set without a test split of its own, of which none is held out."""
+
+
 @dataclass(frozen=True, eq=False)
 class Source:
     """The images of one split, wherever they come from."""
@@ -90,7 +94,7 @@ def hold_out(source: Source, split: str, share: float) -> Source:
     order = _permutation(total, "holdout")
     chosen = order[:count] if split == "test" else order[count:]
     if not chosen:
-        raise DataError(
+        raise NoHeldOutError(
             f"no held-out split, and holdout={share} of {total} images leaves none for {split}: "
             "give a test folder or split, or a larger holdout"
         )

@@ -8,10 +8,8 @@ from pellucid.build import source_settings
 from pellucid.data.generated import GENERATED
 from pellucid.data.image_set import ImageSet, open_images
 from pellucid.data.known import KNOWN, open_source
-from pellucid.data.source import DataError, fingerprint
+from pellucid.data.source import NoHeldOutError, fingerprint
 from pellucid.recipe import Recipe
-
-_NO_SPLIT = "no held-out split"  # how `hold_out` begins to refuse a set without a test split
 
 
 @dataclass(frozen=True)
@@ -92,9 +90,7 @@ def _has_test(data: str, listing: dict[str, Any]) -> bool:
         return True
     try:
         open_source(split="test", **listing)
-    except DataError as error:
-        if not str(error).startswith(_NO_SPLIT):
-            raise
+    except NoHeldOutError:
         return False
     return True
 
