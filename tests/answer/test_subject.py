@@ -8,12 +8,12 @@ import torch
 from PIL import Image
 from rich.console import Console
 
+from pellucid.answer import subject as subject_module
 from pellucid.answer.subject import embed, find, stored_pixels
 from pellucid.answer.why import why
 from pellucid.build import build_learner, build_optimiser
 from pellucid.cli import main
 from pellucid.data.image_set import ImageSet, open_images
-from pellucid.embed import subject as subject_module
 from pellucid.evaluate.extract import extract
 from pellucid.evaluate.store import write_features
 from pellucid.recipe import compose

@@ -24,7 +24,7 @@ NUMBERS_AT, IMAGES_AT = 4.85, 7.35
 STRONGEST_AT = IMAGES_AT + EACH * (THUMB + 0.05) + 0.3
 """Inches."""
 
-Pictures = UInt8[Tensor, "n 3 t w"]
+Pictures = UInt8[Tensor, "n 3 t s"]
 
 
 class Row(NamedTuple):
