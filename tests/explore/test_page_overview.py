@@ -2,7 +2,10 @@
 
 import re
 
+import numpy as np
 import pytest
+
+from pellucid.cli import main
 
 LOWER = {
     *("semantic_entropy_mass", "semantic_entropy_mass_published", "orthogonality"),
@@ -117,6 +120,24 @@ def test_where_to_start(visit, plain):
     assert {0, 1, 4} <= set(dims[1])  # two of few images, one that is always on
     assert 3 not in dims[0] + dims[1]
     assert page.locator("#start .pairlink").get_attribute("href").startswith("#pair=")
+
+
+def test_a_bare_file_of_features_has_a_page(tmp_path, visit, plain):
+    z = plain.made.z.astype(np.float32)
+    np.save(tmp_path / "codes.npy", z)
+    (tmp_path / "sorts.txt").write_text("\n".join(plain.made.classes[c] for c in plain.made.labels))
+    options = ["--labels", str(tmp_path / "sorts.txt"), "--out", str(tmp_path / "page.html")]
+    assert main(["explore", str(tmp_path / "codes.npy"), *options]) == 0
+    page = visit(tmp_path / "page.html")
+    assert page.locator("h1").inner_text() == "codes"
+    assert "No scores are known of this representation" in page.locator("#overview").inner_text()
+    assert page.locator("tr[data-score]").count() == 0
+    assert page.locator("img").count() == 0
+    visit(tmp_path / "page.html", "pair=20,21")
+    true = float(plain.made.unit[20] @ plain.made.unit[21])
+    assert float(page.locator("#cosine-value").inner_text()) == pytest.approx(true, abs=5.2e-4)
+    visit(tmp_path / "page.html", "img=45")
+    assert "Class heron." in page.locator("#img .summary").inner_text()
 
 
 def test_the_overview_is_there_without_scripts(browser, plain):

@@ -19,10 +19,10 @@ function showVersus(place) {
   };
   replace(place,
     heading("versus", "Compared with ", name(other.label)),
-    make("p", {}, make("b", {}, `${count(recurs.length)} of ${count(live.length)} live dimensions recur in `, name(other.label)), ". Dimensions are matched one to one by the agreement of their columns over the same images: their cosine, corrected for what permuted images give, 0 by chance and 1 for the same dimension. One recurs from 0.5 on, and above all that chance and turned axes gave."),
+    make("p", {}, make("b", {}, `${count(recurs.length)} of ${count(live.length)} live dimensions recur in `, name(other.label)), ". Dimensions are matched one to one by the agreement of their columns over the same images: their cosine, corrected for what permuted images give, 0 by chance and 1 for the same dimension. One recurs from 0.5 on, and above all that permuted images and randomly rotated axes gave it."),
     make("div", { class: "columns" },
       make("div", {}, make("h3", {}, "Agreement of matched dimensions"), histogram(bins(agreement), 0, 1, `Agreement of ${live.length} matched dimensions from 0 to 1, in steps of 0.05: ${bins(agreement).join(", ")}`, LINEAR)),
-      make("div", {}, make("h3", {}, "The highest by luck"), histogram(bins(luck), 0, 1, `The highest agreement of each dimension with permuted images or turned axes: ${bins(luck).join(", ")}`, LINEAR))),
+      make("div", {}, make("h3", {}, "The highest with permuted images or rotated axes"), histogram(bins(luck), 0, 1, `The highest agreement of each dimension with permuted images or rotated axes: ${bins(luck).join(", ")}`, LINEAR))),
     choice("show", [["recurs", `in both (${recurs.length})`], ["here", `only here (${live.length - recurs.length})`], ["there", `only in the other (${onlyThere.length})`]], matches.show, (value) => {
       Object.assign(matches, { show: value, page: 0 });
       showMatches();
