@@ -74,6 +74,13 @@ def test_faint_values_are_not_active():
     assert (found.fewest, found.most) == (1, 1)
 
 
+def test_always_on_is_above_the_threshold():
+    z = torch.ones(10, 3)
+    z[0, 0] = 0  # on 9 of 10
+    found = of(z)
+    assert found.always_on == 2
+
+
 def test_heights_are_in_per_cent_of_the_highest():
     bars = Bars("t", [0, 1, 4, 3], "0", "1", "images")
     assert bars.heights == pytest.approx([0, 25, 100, 75])

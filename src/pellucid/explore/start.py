@@ -69,9 +69,8 @@ def pair_worth_reading(z: Float[Tensor, "m k"]) -> tuple[int, int] | None:
     tried = alive.nonzero().flatten()
     tried = tried[:: max(1, len(tried) // TRIED)][:TRIED]
     cosine = unit[tried] @ unit.T
-    cosine[torch.arange(len(tried)), tried] = -torch.inf
     cosine[:, ~alive] = -torch.inf
-    cosine = cosine.masked_fill(cosine > 0.98, -torch.inf)
+    cosine = cosine.masked_fill(cosine > 0.98, -torch.inf)  # the image itself among them
     best, nearest = cosine.max(dim=1)
     if not bool((best > 0).any()):
         return None
