@@ -156,8 +156,20 @@ def test_the_rest_holds_what_rounding_took():
     shown = printed(rows.shared, rows.cosine, 3)
     assert [str(line.value) for line in shown.lines] == ["0.333"] * 3
     assert (str(shown.rest), shown.further) == ("0.001", 0)
-    assert [line.share for line in shown.lines] == [33] * 3
-    assert shown.rest_share == 1
+    assert [line.share for line in shown.lines] == [34, 33, 33]  # by the largest remainders
+    assert shown.rest_share == 0
+
+
+def test_printed_shares_are_never_over_100_per_cent():
+    rows = explain(row(0.168, 0.168, 0.164), row(1.0, 1.0, 1.0))
+    shown = printed(rows.shared, rows.cosine, 3)
+    assert [line.share for line in shown.lines] == [34, 33, 33]
+    assert sum(line.share for line in shown.lines) + shown.rest_share == 100
+
+
+def test_a_signed_representation_has_no_shares_even_where_nothing_cancels():
+    rows = explain(row(1.0, 2.0), row(1.0, 1.0), signed=True)
+    assert [one.share for one in rows.shared] == [None, None]
 
 
 def test_a_negative_zero_is_printed_as_zero():

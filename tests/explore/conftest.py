@@ -280,20 +280,36 @@ def browser():
         browser.close()
 
 
-@pytest.fixture
-def page(browser):
-    """An empty page without a network; any error in it, or request beyond the file, fails."""
-    context = browser.new_context(offline=True, viewport={"width": 1280, "height": 800})
-    page = context.new_page()
-    page.set_default_timeout(8_000)
-    requested, errors = [], []
-    page.on("request", lambda request: requested.append(request.url))
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("console", lambda said: said.type == "error" and errors.append(said.text))
-    yield page
+@pytest.fixture(scope="session")
+def window(browser):
+    """One window without a network for all tests: pages keep nothing, so it is as new in each."""
+    context = browser.new_context(offline=True)
+    window = context.new_page()
+    window.set_default_timeout(8_000)
+    yield window
     context.close()
+
+
+@pytest.fixture
+def page(window):
+    """An empty page; any error in it, or request beyond the file, fails the test."""
+    requested, errors = [], []
+    listeners = {
+        "request": lambda request: requested.append(request.url),
+        "pageerror": lambda error: errors.append(str(error)),
+        "console": lambda said: said.type == "error" and errors.append(said.text),
+    }
+    for event, listener in listeners.items():
+        window.on(event, listener)
+    window.set_viewport_size({"width": 1280, "height": 800})
+    window.emulate_media(color_scheme="light")
+    yield window
+    window.goto("about:blank")
+    for event, listener in listeners.items():
+        window.remove_listener(event, listener)
     assert errors == []
-    assert [url for url in requested if not url.startswith(("file:", "data:", "blob:"))] == []
+    inside = ("file:", "data:", "blob:", "about:")
+    assert [url for url in requested if not url.startswith(inside)] == []
 
 
 @pytest.fixture(scope="session")

@@ -157,9 +157,12 @@ def test_some_images_in_their_order():
         check(gated(z, shut), signed=False, images=torch.tensor(images))
 
 
-def test_signed_is_a_matter_of_all_images():
+def test_negative_bits_are_stored_where_an_entry_is_negative():
     z = torch.tensor([[1.0, 2.0], [-1.0, 0.5]])
-    check(representation(z), signed=True, images=torch.tensor([0]))
+    check(representation(z), signed=False, images=torch.tensor([0]))
+    check(representation(z), signed=True, images=torch.tensor([0, 1]))
+    assert not pack(representation(z), torch.tensor([0])).signed
+    assert pack(representation(z), torch.tensor([1])).signed
 
 
 def cosines(rows):

@@ -1,5 +1,6 @@
 """Why two images are similar: their cosine, dimension by dimension."""
 
+import math
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import NamedTuple
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from pellucid.metrics.activity import active_entries
 
-THOUSANDTH, PERCENT = Decimal("0.001"), Decimal(1)
+THOUSANDTH = Decimal("0.001")
 
 
 class Contribution(NamedTuple):
@@ -48,19 +49,20 @@ class Pair(NamedTuple):
         return self.negative < 0
 
 
-def explain(a: Float[Tensor, " k"], b: Float[Tensor, " k"]) -> Pair:
+def explain(a: Float[Tensor, " k"], b: Float[Tensor, " k"], *, signed: bool = False) -> Pair:
     """The cosine of two rows as a sum over dimensions, in float64.
 
     The contribution of dimension k is a_k b_k / (|a| |b|). They sum to the cosine for any two
     rows; where none is negative, each is also a share of it. A dimension is active where the
-    metrics call it so (`metrics.activity.ACTIVE`).
+    metrics call it so (`metrics.activity.ACTIVE`). In a `signed` representation there are no
+    shares, also where these two rows happen to have no negative contribution.
     """
     active_a, active_b = active_entries(torch.stack([a, b]))
     x, y = _unit(a), _unit(b)
     values = x * y
     cosine = values.sum().item()
     shared = _descending(values, active_a & active_b)
-    whole = bool((values >= 0).all()) and cosine > 0
+    whole = not signed and bool((values >= 0).all()) and cosine > 0
     return Pair(
         cosine=cosine if bool(a.any()) and bool(b.any()) else None,
         shared=[
@@ -146,23 +148,30 @@ def printed(rows: Sequence[Contribution], total: float, top: int) -> Printed:
     """
     if top < 1:
         raise ValueError(f"at least 1 dimension must be shown, not {top}")
+    known = [row.share for row in rows[:top] if row.share is not None]
+    shares = percentages([*known, max(0.0, 1 - sum(known))]) if known else []
     lines = [
-        Line(
-            row,
-            rounded(row.value, THOUSANDTH),
-            None if row.share is None else rounded(100 * row.share, PERCENT),
-        )
-        for row in rows[:top]
+        Line(row, rounded(row.value, THOUSANDTH), shares[place] if shares else None)
+        for place, row in enumerate(rows[:top])
     ]
-    shares = [line.share for line in lines if line.share is not None]
     whole = rounded(total, THOUSANDTH)
     return Printed(
         lines,
         further=max(0, len(rows) - top),
         rest=whole - sum((line.value for line in lines), Decimal(0)),
-        rest_share=100 - sum(shares, Decimal(0)) if shares else None,
+        rest_share=shares[-1] if shares else None,
         total=whole,
     )
+
+
+def percentages(shares: Sequence[float]) -> list[Decimal]:
+    """Shares that sum to 1 as whole per cent that sum to 100, by the largest remainders."""
+    exact = [100 * share for share in shares]
+    whole = [math.floor(value) for value in exact]
+    order = sorted(range(len(exact)), key=lambda place: (whole[place] - exact[place], place))
+    for place in order[: max(0, 100 - sum(whole))]:
+        whole[place] += 1
+    return [Decimal(value) for value in whole]
 
 
 def rounded(value: float, step: Decimal) -> Decimal:

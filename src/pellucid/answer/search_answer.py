@@ -76,9 +76,9 @@ def find_similar(
     nearest = Neighbours(representation.z).nearest(
         query.z, top, itself=query.index, with_dims=with_dims, without_dims=without_dims
     )
-    matches = []
+    matches, signed = [], representation.signed
     for rank, one in enumerate(nearest, start=1):
-        pair = explain(query.z, representation.z[one.image])
+        pair = explain(query.z, representation.z[one.image], signed=signed)
         assert pair.cosine is not None
         name, label = representation.names[one.image], class_of(representation, one.image)
         shown = printed(pair.shared, pair.cosine, CARRYING)

@@ -65,7 +65,7 @@ def find(representation: Representation, image: str, device: str = "auto") -> Su
         for size in _sizes(representation.run):
             index = _same_pixels(representation, _decoded(data, image, size))
             if index is not None:
-                return replace(_of_index(representation, index), given=image)
+                return replace(_of_index(representation, index), given=path.name)
         if representation.run is None:
             raise RunError(
                 f"{representation.label} is a file of features without the model that made them, "
@@ -75,7 +75,7 @@ def find(representation: Representation, image: str, device: str = "auto") -> Su
         pixels = stored_pixels(representation, data, image)
     except (UnreadableImageError, OSError) as error:
         raise RunError(f"the image cannot be read: {error}") from error
-    return embed(representation, pixels, image, device)
+    return embed(representation, pixels, path.name, device)
 
 
 def stored_pixels(representation: Representation, data: bytes, name: str) -> UInt8[Tensor, "3 h w"]:

@@ -72,7 +72,7 @@ def answer_why(
         raise RunError(f"--top must be at least 1 dimension, not {top}")
     names = representation.dimension_names()
     first, second = (find(representation, image, device) for image in (a, b))
-    pair = explain(first.z, second.z)
+    pair = explain(first.z, second.z, signed=representation.signed)
     shown = None if pair.cosine is None else printed(pair.shared, pair.cosine, top)
     dimensions = [] if shown is None else [line.row.dimension for line in shown.lines]
     one_image = first.index is not None and first.index == second.index
@@ -104,7 +104,7 @@ def answer_why(
 def rare(answer: Why) -> list[Contribution]:
     """Contributions over how frequent each dimension is before the gate, where there is one."""
     given = answer.representation
-    on = active_entries(given.z if given.ungated is None else given.ungated)
+    on = active_entries(given.z) if given.ungated is None else given.ungated != 0
     # A file may have a dimension active that no image of the set has: then it is one in all.
     frequency = on.sum(dim=0).clamp(min=1).double() / len(on)
     return weighed(answer.pair, frequency)

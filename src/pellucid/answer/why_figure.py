@@ -124,7 +124,7 @@ def note(answer: Why) -> str:
 
 def _figure(answer: Why, rows: list[Row], pictures: Pictures | None, out: Path) -> None:
     shown, pair = answer.shown, answer.pair
-    words = None if shown is None else rest_words(shown.further, shown.rest)
+    words = None if shown is None else rest_words(shown)
     only = [
         f"only in {letter}: {listed(dimensions, answer.names)}"
         for letter, dimensions in (("A", pair.only_a), ("B", pair.only_b))
@@ -263,7 +263,7 @@ def _page(answer: Why, rows: list[Row], pictures: Pictures | None, out: Path) ->
         note=note(answer),
         pictured=pictures is not None,
         shown=shown,
-        rest=None if shown is None else rest_words(shown.further, shown.rest),
+        rest=None if shown is None else rest_words(shown),
         only=[
             (letter, listed(dimensions, answer.names))
             for letter, dimensions in (("A", pair.only_a), ("B", pair.only_b))

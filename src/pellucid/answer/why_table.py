@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pellucid.answer.neighbours import Standing
-from pellucid.answer.pair import THOUSANDTH, Contribution, printed, rounded
+from pellucid.answer.pair import THOUSANDTH, Contribution, Printed, printed, rounded
 from pellucid.answer.subject import described
 from pellucid.answer.why_answer import Why
 from pellucid.answer.words import NOTHING_SHARED, count, cut, undefined
@@ -81,11 +81,11 @@ def listed(only: Sequence[tuple[int, float]], names: dict[int, str]) -> str:
     return ", ".join([*shown, *([f"and {more:,} more"] if more > 0 else [])])
 
 
-def rest_words(further: int, rest: object) -> str | None:
+def rest_words(shown: Printed) -> str | None:
     """What the row below the shown ones holds; None where there is nothing to add."""
-    if further:
-        return f"{count(further, 'further shared dimension')}, and rounding"
-    return "rounding" if rest else None
+    if shown.further:
+        return f"{count(shown.further, 'further shared dimension')}, and rounding"
+    return "rounding" if shown.rest or shown.rest_share else None
 
 
 def _table(answer: Why, room: int) -> Table:
@@ -108,7 +108,7 @@ def _table(answer: Why, room: int) -> Table:
         cells.append(MISSING if without.cosine is None else f"{without.cosine:.3f}")
         cells.append(_rank(without.standing))
         table.add_row(*(Text(cell) for cell in cells))
-    words = rest_words(shown.further, shown.rest)
+    words = rest_words(shown)
     blank = [""] * (1 + bool(named))
     if words is not None:
         label = f"+ {shown.further} more" if shown.further else "rounding"
@@ -156,7 +156,7 @@ def print_rarity(answer: Why, rows: Sequence[Contribution], top: int, console: C
         share = MISSING if line.share is None else f"{line.share} %"
         cells = [str(line.row.dimension), _name(line.row.dimension, answer), str(line.value), share]
         table.add_row(*(Text(cell) for cell in cells))
-    if rest_words(shown.further, shown.rest) is not None:
+    if rest_words(shown) is not None:
         share = MISSING if shown.rest_share is None else f"{shown.rest_share} %"
         label = f"+ {shown.further} more" if shown.further else "rounding"
         table.add_row(label, "", str(shown.rest), share)

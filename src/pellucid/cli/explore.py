@@ -50,6 +50,7 @@ def run(options: argparse.Namespace) -> None:
     """Write the page."""
     from pellucid.explore.page import explore
     from pellucid.representation.representation import open_representation
+    from pellucid.text import valid
 
     representation = representation_of(options)
     if options.names is not None:
@@ -66,4 +67,4 @@ def run(options: argparse.Namespace) -> None:
         file_names=not options.no_names,
         say=say,
     )
-    print(written.path)
+    print(valid(str(written.path)))

@@ -220,10 +220,6 @@ def _other_images(evaluated: Sequence[Evaluated]) -> Iterator[str]:
 
 def notes_on(rows: Sequence[Row], evaluated: Sequence[Evaluated]) -> Iterator[str]:
     """What stands under the table."""
-    for one in evaluated:
-        if one.run is None:
-            for note in one.representation().notes:
-                yield f"{one.label}: {note}."
     scored = {r.label: c for r in rows if (c := r.cells.get("consistency")) and c.dimensions}
     if scored:
         counts = sorted({n for one in evaluated if (n := one.settings.get("dimensions"))})

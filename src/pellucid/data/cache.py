@@ -79,9 +79,14 @@ def pixels_of(source: Source, index: int, size: int | None) -> UInt8[np.ndarray,
     try:
         data = source.read(index)
     except (OSError, ValueError) as error:  # pyarrow's errors are among them
-        raise UnreadableImageError(name, f"cannot be read: {error}") from error
+        raise UnreadableImageError(name, f"cannot be read: {_reason(error)}") from error
     square = to_square(decode(data, name, at_least=size), size)
     return np.ascontiguousarray(square.transpose(2, 0, 1))
+
+
+def _reason(error: Exception) -> str:
+    """Without the path that the system adds: reasons are kept with a run, which people share."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def try_pixels(source: Source, index: int, size: int | None) -> np.ndarray | UnreadableImageError:

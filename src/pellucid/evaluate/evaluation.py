@@ -97,6 +97,7 @@ def evaluate(
     splits = open_splits(run.recipe, download=download, strict=strict)
     say(f"{run.name}: scoring {len(splits.scored):,} images after step {step}")
     trained = _score(run, branch, splits, place, "trained")
+    (run.folder / SCORES).unlink(missing_ok=True)  # of other features, until the new ones are there
     write_features(
         run,
         trained.features,

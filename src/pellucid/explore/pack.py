@@ -30,6 +30,8 @@ class Packed(NamedTuple):
     lowest of a byte, and each part begins at a byte of its own."""
     entries: int
     """Stored entries."""
+    signed: bool
+    """Whether negative bits are stored."""
 
 
 def pack(representation: Representation, images: Tensor) -> Packed:
@@ -48,13 +50,14 @@ def pack(representation: Representation, images: Tensor) -> Packed:
     parts = [_bits(kept), _bits(active_entries(z).numpy()[kept])]
     if closed is not None:
         parts.append(_bits(~shut))
-    if representation.signed:
+    signed = bool((values < 0).any())
+    if signed:
         parts.append(_bits((values < 0).numpy()[kept]))
     high, low = (levels >> 8).astype(np.uint8), (levels & 255).astype(np.uint8)
     parts += [high.tobytes(), low.tobytes(), scale.tobytes()]
     if closed is not None:
         parts.append(scale_taken.tobytes())
-    return Packed(compress(b"".join(parts)), int(kept.sum()))
+    return Packed(compress(b"".join(parts)), int(kept.sum()), signed)
 
 
 def compress(data: bytes) -> bytes:

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import math
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
@@ -16,12 +17,15 @@ from pellucid.explore.health import health
 from pellucid.explore.scores import score_rows
 from pellucid.representation.feature_scores import scores_of
 from pellucid.representation.representation import Representation, same_images
+from pellucid.run import RunError
 from pellucid.text import valid
 from pellucid.train.checkpoint import write_text
 
 BUDGET = 15.0
 """MB (10^6 bytes) of a page: what mail still carries, and a browser opens at once."""
 PAGE = "explore.html"
+MOST = 65_535
+"""Dimensions that the page can number; it keeps them in 16 bits."""
 SCRIPTS = (
     *("element", "store", "thumbs", "charts", "format"),
     *("search", "list", "card", "images", "pair", "gate", "classes", "versus", "overview", "main"),
@@ -75,6 +79,13 @@ def explore(
         RunError: the two are of different images, or nothing fits into the budget.
     """
     out = out or default_page(representation)
+    if not (math.isfinite(budget) and budget > 0):
+        raise RunError(f"--budget must be a number of MB above 0, not {budget}")
+    if representation.z.shape[1] > MOST:
+        raise RunError(
+            f"{representation.label} has {representation.z.shape[1]:,} dimensions; "
+            f"a page holds at most {MOST:,}: choose some of the columns"
+        )
     if other is not None:
         same_images(representation, other)
     say(f"{valid(representation.label)}: statistics of {len(representation.z):,} images")
@@ -114,6 +125,7 @@ def render(
     shape = {
         "entries": held.entries.entries,
         "gated": representation.closed is not None,
+        "signed": held.entries.signed,
         "lengths": None if pictures is None else pictures.lengths,
     }
     environment = Environment(
@@ -135,9 +147,11 @@ def render(
             None if other is None else scores_of(other),
             labelled=held.tree["classes"] is not None,
         ),
-        notes=[*representation.notes, *(representation.scores or {}).get("notes", [])],
+        notes=_notes(representation, other) if names else [],
         other=None if other is None else valid(other.label),
         facts=facts(representation),
+        is_run=representation.run is not None,
+        gated=representation.gate is not None,
         images=len(held.images),
         total=len(representation.z),
         side=None if pictures is None else pictures.side,
@@ -147,6 +161,13 @@ def render(
         entries=_text(held.entries.data),
         thumbnails="" if pictures is None else _text(pictures.data),
     )
+
+
+def _notes(representation: Representation, other: Representation | None) -> list[str]:
+    """What was left out or assumed, in words, which may name files."""
+    own = [*representation.notes, *(representation.scores or {}).get("notes", [])]
+    theirs = [] if other is None else [f"{other.label}: {note}" for note in other.notes]
+    return [valid(note) for note in [*own, *theirs]]
 
 
 def facts(representation: Representation) -> list[str]:

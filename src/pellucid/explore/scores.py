@@ -36,6 +36,8 @@ class ScoreRow(NamedTuple):
     untrained: str
     other: str
     """The same score of the run that is compared with; empty without one."""
+    difference: str
+    """This one less the other."""
     dimensions: str
     support: str
     main: bool
@@ -67,6 +69,7 @@ def score_rows(
         if score is None or not (labelled or name in LABEL_FREE):
             continue
         untrained = scores.get("untrained", {}).get(name) or {}
+        second = (theirs.get(name) or {}).get("value")
         low, high = (_shown(score.get(end)) for end in ("low", "high"))
         support = score.get("support")
         rows.append(
@@ -80,7 +83,8 @@ def score_rows(
                 interval=f"{low} to {high}" if low and high else "",
                 chance=_shown(score.get("chance")),
                 untrained=_shown(untrained.get("value")),
-                other=_shown((theirs.get(name) or {}).get("value")),
+                other=_shown(second),
+                difference=_difference(score["value"], second),
                 dimensions=_shown(score.get("dimensions")),
                 support=_shown(support),
                 main=name in MAIN,
@@ -93,3 +97,9 @@ def score_rows(
 
 def _shown(value: float | int | None) -> str:
     return "" if value is None or not math.isfinite(value) else number(value)
+
+
+def _difference(value: float | None, other: float | None) -> str:
+    if value is None or other is None or not math.isfinite(value - other):
+        return ""
+    return f"{value - other:+.3f}".replace("-", "−")

@@ -142,6 +142,8 @@ def class_indices(
         return _named(where, array.tolist(), classes)
     if array.dtype.kind == "f":  # as data frames keep integers of which some are missing
         array = np.where(np.isnan(array), -1, array)
+        if not np.isfinite(array).all():
+            raise RunError(f"{where} holds an infinite number: give names or indices")
         if not (array == np.floor(array)).all():
             raise RunError(f"{where} holds fractions, not classes: give names or indices")
     if array.dtype.kind not in "iuf":

@@ -1,9 +1,10 @@
 """Images in a representation, wherever it was made: what pages and answers are given to read."""
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from jaxtyping import Bool, Float, Int, UInt8
@@ -127,6 +128,9 @@ def of_run(run: Run) -> Representation:
         raise RunError(
             f"{path} cannot be read ({error}): run `pellucid evaluate {run.folder}` again"
         ) from error
+    known = isinstance(scores, dict) and isinstance(scores.get("trained"), dict)
+    if scores is not None and not known:
+        raise RunError(f"{path} holds no scores: run `pellucid evaluate {run.folder}` again")
     return Representation(
         label=run.name,
         origin=run.folder,
@@ -168,6 +172,14 @@ def of_features(
         if table.labels is not None:
             notes.append(f"labels are those of {labels.name}, not of {path.name}")
         indices, classes = read_labels(labels, len(table.z), names)
+    if table.gate is not None and not path.is_dir():
+        if table.ungated is None:
+            notes.append("z before the gate is not in the file, so the gate cannot be shown")
+        elif table.threshold is None:
+            notes.append("the file gives no threshold of the gate: it is read as a soft one")
+    if names is not None and any(Path(name).is_absolute() for name in names):
+        names = _below(names)
+        notes.append("images are named from the folder on that all of them share")
     return Representation(
         label=path.resolve().name if path.is_dir() else path.stem,
         origin=path,
@@ -184,6 +196,16 @@ def of_features(
         thumbnails=None if found is None else found.thumbnails,
         notes=notes,
     )
+
+
+def _below(names: list[str]) -> list[str]:
+    """Paths without the folders that all share, which say where somebody's files are."""
+    paths = [PurePath(name) for name in names]
+    shared = os.path.commonpath([path.parent for path in paths if path.is_absolute()])
+    return [
+        str(path.relative_to(shared)) if path.is_absolute() else name
+        for path, name in zip(paths, names, strict=True)
+    ]
 
 
 def open_representation(

@@ -60,6 +60,7 @@ function showUnsaved() {
 function saveNames() {
   const sorted = [...store.names].sort(([a], [b]) => a - b);
   download("names.json", "application/json", `${JSON.stringify(Object.fromEntries(sorted), null, 1)}\n`);
+  store.renamed = false;
 }
 
 function judged(k) {
@@ -152,7 +153,7 @@ function misses(k, strongest) {
   const cosine = store.cosines(mean.map((v) => v / length), new Set([k]));
   const off = [];
   for (let row = 0; row < store.rows; row++) if (!has.has(row) && !Number.isNaN(cosine[row])) off.push({ row, cosine: cosine[row] });
-  if (!off.length) return make("p", {}, "There are none: it is on for every image.");
+  if (!off.length) return make("p", {}, "There are none: every other image that has a similarity has it.");
   off.sort((a, b) => b.cosine - a.cosine || a.row - b.row);
   return make("div", {},
     make("p", { class: "hint" }, "Most like its strongest images in all other dimensions, yet it is off. Would your words have kept these out?"),
@@ -193,7 +194,7 @@ function gateOf(k) {
   const gate = store.tree.gate;
   if (!gate) return null;
   const soft = gate.threshold === null;
-  const closed = soft ? [] : store.closed(k).sort((a, b) => b.value - a.value || a.row - b.row);
+  const closed = soft ? [] : store.closed(k).sort((a, b) => Math.abs(b.value) - Math.abs(a.value) || a.row - b.row);
   return make("div", {},
     make("h3", {}, "Gate"),
     make("p", {}, `Before the gate on for ${percent(gate.pi[k])} of images; gate open on ${percent(gate.open_rate[k])} (mean probability ${fixed(gate.mean[k])}); after it on for ${percent(store.tree.dims.frequency[k])}. `,
@@ -208,7 +209,7 @@ function inOther(k) {
   if (!other) return null;
   const partner = other.partner[k];
   return make("div", {}, make("h3", {}, "Also in ", name(other.label), "?"), partner < 0
-    ? make("p", {}, "No dimension there is left to match it.")
+    ? make("p", {}, store.tree.dims.support[k] ? "No dimension there is left to match it." : "It is dead here, and a dead dimension matches none.")
     : make("p", {}, `Dimension ${partner}`, other.names[partner] ? [" ", name(other.names[partner])] : null, `, agreement ${fixed(other.agreement[k])} (cosine ${fixed(other.cosine[k])}, by chance ${fixed(other.chance[k])}): `, make("b", {}, other.recurs[k] ? "recurs" : "does not recur"), "."),
     partner < 0 ? null : strip("Its random active images there", other.random[partner].map((id) => thumb(store.row.get(id)))));
 }

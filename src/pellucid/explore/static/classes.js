@@ -17,13 +17,19 @@ function heatDimensions() {
   return order.filter((k) => !few(k) && shown[dims.largest[k]]++ < PER_CLASS);
 }
 
+// Active labelled images of a dimension, counted once.
+function rowTotal(k) {
+  heat.totals ??= store.tree.use.counts.map((counts) => counts.reduce((a, b) => a + b, 0));
+  return heat.totals[k];
+}
+
 function heatValue(k, c, mode = heat.mode) {
   const { use } = store.tree;
-  const all = use.counts[k].reduce((a, b) => a + b, 0);
   if (mode === "mass") return use.mass[k][c];
+  const all = rowTotal(k);
   const share = all ? use.counts[k][c] / all : null;
   if (mode === "share" || share === null) return share;
-  const total = use.images.reduce((a, b) => a + b, 0);
+  const total = (heat.total ??= use.images.reduce((a, b) => a + b, 0));
   return use.images[c] ? share / (use.images[c] / total) : null;
 }
 
@@ -54,7 +60,8 @@ function showClasses(place) {
     place.append(make("p", {}, "No dimension has enough labelled images."));
     return;
   }
-  heat.most = Math.max(1e-9, ...ks.flatMap((k) => classes.map((_, c) => heatValue(k, c) ?? 0)));
+  heat.most = 1e-9;
+  for (const k of ks) classes.forEach((_, c) => (heat.most = Math.max(heat.most, heatValue(k, c) ?? 0)));
   const wide = Math.max(4, Math.min(24, Math.floor(1100 / ks.length)));
   const tall = classes.length > 40 ? 12 : 20;
   const canvas = make("canvas", { width: ks.length * wide, height: classes.length * tall, tabindex: "0", role: "application", "aria-label": `Heat map of ${classes.length} classes by ${ks.length} dimensions`, "aria-describedby": "heat-reading" });
@@ -94,7 +101,7 @@ function paintHeat(canvas, ks, wide, tall) {
   const { classes } = store.tree;
   ks.forEach((k, x) => classes.forEach((_, c) => {
     const value = heatValue(k, c);
-    context.fillStyle = !known(value) ? "#888" : heat.mode === "lift"
+    context.fillStyle = !known(value) || few(k) ? "#888" : heat.mode === "lift"
       ? blend(DIVERGING, 0.5 + Math.log2(Math.max(value, 0.0625)) / 8)
       : blend(CIVIDIS, value / heat.most);
     context.fillRect(x * wide, c * tall, wide - (wide > 5 ? 1 : 0), tall - 1);

@@ -49,7 +49,7 @@ function mostGated() {
 }
 
 function openBesideClosed(k) {
-  const closed = store.closed(k).sort((a, b) => b.value - a.value || a.row - b.row);
+  const closed = store.closed(k).sort((a, b) => Math.abs(b.value) - Math.abs(a.value) || a.row - b.row);
   const opened = store.images(k);
   replace(document.getElementById("gate-dim"),
     make("h3", {}, "Dimension ", link(`#dim=${k}`, name(store.dimension(k))), ": open beside closed"),

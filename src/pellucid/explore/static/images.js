@@ -61,7 +61,7 @@ const missing = (id) => known(id) && id < store.tree.total
   ? `Image ${id} is not in this file: it holds ${count(store.rows)} of ${count(store.tree.total)} images.`
   : `There is no such image: they are numbered 0 to ${store.tree.total - 1}.`;
 
-const closedWords = () => store.tree.gate && store.tree.gate.threshold !== null
+const closedWords = (row) => store.taken(row).length
   ? "All gates are closed on this image; its similarity is not defined."
   : "No dimension is active on this image; its similarity is not defined.";
 
@@ -96,7 +96,7 @@ function showImage(place, id) {
         make("p", { class: "summary" }, label === null ? null : ["Class ", link(`#images=class-${store.tree.labels[row]}`, name(label)), ". "],
           `Image ${count(id)}; ${on.length} of ${count(store.columns)} dimensions active.`,
           taken.length ? ` The gate took away ${plural(taken.length, "dimension")}, ${percent(store.removed(row))} of the energy.` : ""))),
-    on.length ? [make("h3", {}, "z / |z| ="), make("p", { class: "hint" }, "Each dimension by the image that has it most."), entries] : make("p", {}, closedWords()),
+    on.length ? [make("h3", {}, "z / |z| ="), make("p", { class: "hint" }, "Each dimension by the image that has it most."), entries] : make("p", {}, closedWords(row)),
     taken.length ? make("div", {}, make("h3", {}, "Closed by the gate here"),
       make("ul", { class: "inline" }, taken.slice(0, 12).map(({ k, value }) => make("li", {}, icon(k), link(`#dim=${k}`, name(store.dimension(k))), ` ${fixed(value)}`)),
         taken.length > 12 ? make("li", {}, `and ${taken.length - 12} more`) : null)) : null,

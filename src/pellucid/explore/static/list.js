@@ -20,13 +20,15 @@ const TEXT = new Set(["name", "class"]);
 const alwaysOn = (k) => store.tree.dims.frequency[k] > store.tree.thresholds.always_on;
 const few = (k) => store.tree.dims.support[k] > 0 && store.tree.dims.support[k] < store.tree.thresholds.support;
 
+const some = (ks) => (ks.length > 4 ? `${ks.slice(0, 3).join(", ")} and ${count(ks.length - 3)} more` : ks.join(", "));
+
 function flags(k) {
   const dims = store.tree.dims;
   if (dims.support[k] === 0) return ["dead"];
   return [
     alwaysOn(k) ? "always on" : null,
     few(k) ? "few images" : null,
-    dims.duplicates[k].length ? `near-duplicate of ${dims.duplicates[k].join(", ")}` : null,
+    dims.duplicates[k].length ? `near-duplicate of ${some(dims.duplicates[k])}` : null,
     known(dims.consistency?.[k]) && dims.consistency[k] - dims.chance[k] < 0.02 && !few(k) ? "classes at chance" : null,
   ].filter((flag) => flag !== null);
 }

@@ -53,15 +53,18 @@ function explain(a, b, body) {
   if (za === null || zb === null) {
     replace(top, make("b", {}, UNDEFINED));
     const which = za === null && zb === null ? "A and B" : za === null ? "A" : "B";
-    replace(body, make("p", {}, make("b", {}, `${which}: `), closedWords()), za && onlyIn("A", a, null), zb && onlyIn("B", b, null));
+    replace(body, make("p", {}, make("b", {}, `${which}: `), closedWords(za === null ? a : b)), za && onlyIn("A", a, null), zb && onlyIn("B", b, null));
     return;
   }
   const terms = [];
+  const [onA, onB] = [a, b].map((row) => new Set(store.on(row).map(({ k }) => k)));
   let cosine = 0;
+  let positive = 0;
   for (let k = 0; k < store.columns; k++) {
     const product = za[k] * zb[k];
     cosine += product;
-    if (product !== 0) terms.push({ k, a: za[k], b: zb[k], product });
+    positive += Math.max(0, product);
+    if (onA.has(k) && onB.has(k)) terms.push({ k, a: za[k], b: zb[k], product });
   }
   terms.sort((x, y) => Math.abs(y.product) - Math.abs(x.product) || x.k - y.k);
   const total = thousandths(cosine);
@@ -70,8 +73,8 @@ function explain(a, b, body) {
     near === null ? null : make("small", {}, a === b ? "one and the same image" : `B is A's neighbour ${count(near)} of ${count(comparable(a))}`),
     known(store.tree.start.random_cosine) ? make("small", {}, `median random pair ${fixed(store.tree.start.random_cosine)}`) : null);
   replace(body,
-    terms.length === 0 ? make("p", {}, "These images share no active dimension.") : [additive(terms, cosine, total, () => explain(a, b, body)), leftOut(a, b, cosine, near)],
-    onlyIn("A", a, zb), onlyIn("B", b, za),
+    terms.length === 0 ? make("p", {}, "These images share no active dimension.") : [additive(terms, cosine, positive, () => explain(a, b, body)), leftOut(a, b, cosine, near)],
+    onlyIn("A", a, onB), onlyIn("B", b, onA),
     terms.length && !store.tree.signed ? rarity(terms) : null);
 }
 
@@ -94,7 +97,8 @@ function placed(a, b, without = new Set()) {
 }
 
 // The table whose printed rows sum to the printed cosine: the rest is what rounding leaves, too.
-function additive(terms, cosine, total, again) {
+function additive(terms, cosine, positive, again) {
+  const total = thousandths(cosine);
   const signed = store.tree.signed;
   const shares = !signed && cosine > 0;
   const rows = pair.all ? terms : terms.slice(0, TOP);
@@ -123,7 +127,6 @@ function additive(terms, cosine, total, again) {
         document.querySelectorAll("#explanation tr[data-dim] input")[TOP].focus();
       })] : null), make("td", { class: "wide" }), make("td", { class: "wide" }), make("td", { class: "barcell" }),
     make("td", { class: "part" }, shown3(rest)), shares ? make("td", { class: "share" }, `${per[rows.length]} %`) : null) : null;
-  const positive = terms.filter((t) => t.product > 0).reduce((sum, t) => sum + t.product, 0);
   return make("div", {},
     table(signed ? "Products of the two unit vectors; they can cancel, so none is a share" : "Products of the two unit vectors; none is negative, so each is a share of the similarity",
       [make("th", { scope: "col" }, make("span", { class: "quiet" }, "leave out")), make("th", { scope: "col", class: "left" }, "dimension"), ...["A", "B"].map((words) => make("th", { scope: "col", class: "wide" }, words)), make("th", { scope: "col", class: "barcell" }, make("span", { class: "quiet" }, "bar")), "A × B", ...(shares ? ["share"] : [])],
@@ -147,7 +150,7 @@ function leftOut(a, b, cosine, near) {
 }
 
 function onlyIn(letter, row, other) {
-  const only = store.on(row).filter(({ k }) => other === null || other[k] === 0);
+  const only = store.on(row).filter(({ k }) => other === null || !other.has(k));
   if (!only.length) return null;
   return make("div", { class: "only" }, make("h3", {}, `Only in ${letter}`),
     make("ul", { class: "inline" }, only.slice(0, 8).map(({ k, value }) => make("li", {}, icon(k), link(`#dim=${k}`, name(store.dimension(k))), ` ${fixed(value)}`)),
@@ -157,7 +160,7 @@ function onlyIn(letter, row, other) {
 // The ideal that a gate stands for: what is rare counts more. Not what the model was trained with.
 function rarity(terms) {
   const pi = store.tree.gate?.pi ?? store.tree.dims.frequency;
-  const weighed = terms.map((t) => ({ ...t, weight: t.product / pi[t.k] }));
+  const weighed = terms.map((t) => ({ ...t, weight: t.product / Math.max(pi[t.k], 1 / store.tree.total) }));
   const all = weighed.reduce((sum, t) => sum + t.weight, 0);
   const order = weighed.sort((x, y) => y.weight - x.weight || x.k - y.k).slice(0, TOP);
   return make("details", {}, make("summary", {}, "Weighed by rarity"),

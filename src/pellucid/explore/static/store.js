@@ -18,14 +18,14 @@ const bit = (from, i) => (from[i >> 3] >> (i & 7)) & 1;
 
 // Rows in compressed form: entries of row r are those from start[r] to start[r + 1].
 // value: of unit rows, as after the gate; size: before the gate, in units of the row after it.
-function decode(raw, shape, rows, columns, signed) {
+function decode(raw, shape, rows, columns) {
   const stored = shape.entries;
   let at = 0;
   const take = (length) => raw.subarray(at, (at += length));
   const bitmap = take(Math.ceil((rows * columns) / 8));
   const activeBits = take(Math.ceil(stored / 8));
   const openBits = shape.gated ? take(Math.ceil(stored / 8)) : null;
-  const signBits = signed ? take(Math.ceil(stored / 8)) : null;
+  const signBits = shape.signed ? take(Math.ceil(stored / 8)) : null;
   const high = take(stored);
   const low = take(stored);
   const scales = new DataView(raw.buffer, raw.byteOffset + at, 4 * rows * (openBits ? 2 : 1));
@@ -80,7 +80,7 @@ class Store {
     this.tree = tree;
     this.rows = tree.images.length;
     this.columns = tree.dimensions;
-    this.matrix = decode(raw, shape, this.rows, this.columns, tree.signed);
+    this.matrix = decode(raw, shape, this.rows, this.columns);
     this.row = new Map(tree.images.map((id, row) => [id, row]));
     this.names = new Map(Object.entries(tree.names).map(([k, text]) => [Number(k), text]));
     this.renamed = false;
@@ -116,7 +116,7 @@ class Store {
     const { start, column, value, open } = this.matrix;
     const found = [];
     for (let i = start[row]; i < start[row + 1]; i++) if (!open[i]) found.push({ k: column[i], value: value[i] });
-    return found.sort((a, b) => b.value - a.value || a.k - b.k);
+    return found.sort((a, b) => Math.abs(b.value) - Math.abs(a.value) || a.k - b.k);
   }
 
   // Share of an image's energy that the gate removed.

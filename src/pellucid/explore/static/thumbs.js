@@ -56,7 +56,7 @@ function strip(label, shots, attributes = {}) {
 function walk(event) {
   const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
   if (!step) return;
-  const stops = [...event.currentTarget.querySelectorAll("a, button")];
+  const stops = [...event.currentTarget.querySelectorAll("a:not([tabindex]), button")];
   const to = stops[stops.indexOf(document.activeElement) + step];
   if (to) to.focus();
   event.preventDefault();
