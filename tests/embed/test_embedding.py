@@ -396,7 +396,7 @@ def test_a_reason_does_not_name_the_place(
     )
     [entry] = manifest["skipped"]
     assert entry["file"] == name
-    assert entry["reason"] == f"cannot be read: [Errno 13] Permission denied: '{name}'"
+    assert entry["reason"] == "cannot be read: Permission denied"
 
 
 def test_which_split(

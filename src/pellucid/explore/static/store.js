@@ -201,8 +201,11 @@ class Store {
     const cosine = this.cosines(query, without);
     const order = [];
     for (let r = 0; r < this.rows; r++) if (r !== row && !Number.isNaN(cosine[r])) order.push(r);
-    order.sort((a, b) => tied(cosine[b], cosine[a]) || a - b);
-    return order.slice(0, most).map((r) => ({ row: r, cosine: cosine[r] }));
+    // Only what can be among the first is sorted by the slow comparison.
+    const least = Float64Array.from(order, (r) => cosine[r]).sort().at(-most) ?? -Infinity;
+    const near = order.filter((r) => cosine[r] > least - 1e-8);
+    near.sort((a, b) => tied(cosine[b], cosine[a]) || a - b);
+    return near.slice(0, most).map((r) => ({ row: r, cosine: cosine[r] }));
   }
 
   image(row) {
