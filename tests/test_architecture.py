@@ -18,7 +18,7 @@ ORDER = [
 ]
 """A part imports only parts to its left, and itself."""
 
-PLAIN_NUMBERS = {("train.batches", "ViewSettings"), ("train.loop", "Plan")}
+PLAIN_NUMBERS = {("train.batches", "ViewSettings"), ("train.loop", "Plan"), ("train.finite", "Plan")}
 """Below `build`, the only places that take a dataclass of settings: of plain numbers alone."""
 
 

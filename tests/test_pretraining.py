@@ -14,8 +14,9 @@ from pellucid.run import RunError, open_run
 from pellucid.settings import RecipeError
 from pellucid.train import checkpoint
 from pellucid.train.batches import TwoViews
-from pellucid.train.log import TrainingError, read_lines
-from pellucid.train.loop import InterruptedTrainingError
+from pellucid.train.log import read_lines
+from pellucid.train.loop import TrainingError
+from pellucid.train.stopping import InterruptedTrainingError
 
 TINY = [
     "data.stored_size=8", "views.size=8", "projector.hidden=16", "projector.dimensions=8",
@@ -47,7 +48,7 @@ def whole(tmp_path_factory):
 
 def test_a_run_leaves_its_traces(whole):
     run, said = whole
-    names = {path.name for path in run.folder.iterdir()}
+    names = {path.name for path in run.folder.iterdir() if path.name[:1] != "."}
     assert names == {
         "recipe.json",
         "environment.json",

@@ -42,3 +42,27 @@ class _Gather(torch.autograd.Function):
 def gather(rows: Tensor) -> Tensor:
     """Rows [b, ...] of every rank as [world * b, ...], with gradients; itself on one process."""
     return _Gather.apply(rows) if world_size() > 1 else rows
+
+
+def largest(*numbers: int) -> tuple[int, ...]:
+    """The largest of all processes' numbers, one by one; on the CPU, so it waits for no GPU."""
+    if world_size() == 1:
+        return numbers
+    shared = torch.tensor(numbers)
+    dist.all_reduce(shared, dist.ReduceOp.MAX)
+    return tuple(shared.tolist())
+
+
+def collect(items: list[Any]) -> list[Any]:
+    """All processes' items, in the order of ranks, on every process."""
+    if world_size() == 1:
+        return items
+    parts: list[Any] = [None] * world_size()
+    dist.all_gather_object(parts, items)
+    return [item for part in parts for item in part]
+
+
+def wait() -> None:
+    """Until all processes are here."""
+    if world_size() > 1:
+        dist.barrier()

@@ -1,5 +1,6 @@
 """Pretraining of a recipe into a run directory, from its data to its last checkpoint."""
 
+import contextlib
 import dataclasses
 import json
 import time
@@ -13,10 +14,11 @@ from pellucid.build import build_learner, build_optimiser, build_views, source_s
 from pellucid.data.image_set import ImageSet, open_images
 from pellucid.recipe import Recipe
 from pellucid.run import ENVIRONMENT, Run, RunError, claim, start_run
-from pellucid.text import one_line
 from pellucid.train import checkpoint
 from pellucid.train.device import hardware, join_processes, pick_device, resolve_precision
+from pellucid.train.exclusive import exclusively
 from pellucid.train.loop import train
+from pellucid.train.skipped import SKIPPED, list_skipped
 
 Say = Callable[[str], None]
 
@@ -41,7 +43,9 @@ def pretrain(
         say: takes a line for the user.
 
     Raises:
-        RecipeError, RunError, DataError, TrainingError: each names what is wrong.
+        RecipeError, RunError, BusyError, DataError, TrainingError, CheckpointError: each names
+            what is wrong.
+        InterruptedTrainingError: SIGTERM or Ctrl-C came; the state was saved.
     """
     where = pick_device(device)
     join_processes(where)
@@ -59,16 +63,22 @@ def pretrain(
         **source_settings(recipe),
     )
     batch = fitting_batch(images, recipe, strict, say)
-    run = start_run(folder, recipe) if distributed.rank() == 0 else Run(folder, recipe)
-    recipe = with_plan(recipe, batch=batch)
-    learner = build_learner(recipe).to(where).to(memory_format=torch.channels_last)
-    optimiser = build_optimiser(recipe, learner)
-    if distributed.rank() == 0:
-        _describe(run, images, hardware(where), say)
-        for remark in learner.framework.remarks(len(images)):
-            say(f"warning: {remark}")
-    began = time.perf_counter()
-    train(learner, images, build_views(recipe), optimiser, recipe.weights, recipe.train, folder)
+    with contextlib.ExitStack() as held:
+        if distributed.rank() == 0:
+            folder.mkdir(parents=True, exist_ok=True)
+            held.enter_context(exclusively(folder, "pretrain"))
+            start_run(folder, recipe)
+        run = Run(folder, recipe)
+        recipe = with_plan(recipe, batch=batch)
+        learner = build_learner(recipe).to(where).to(memory_format=torch.channels_last)
+        optimiser = build_optimiser(recipe, learner)
+        if distributed.rank() == 0:
+            _describe(run, images, hardware(where), say)
+            for remark in learner.framework.remarks(len(images)):
+                say(f"warning: {remark}")
+        began = time.perf_counter()
+        views = build_views(recipe)
+        train(learner, images, views, optimiser, recipe.weights, recipe.train, folder, say)
     say(
         f"trained in {time.perf_counter() - began:,.0f} s; "
         f"evaluate with: pellucid evaluate {folder}"
@@ -118,10 +128,9 @@ def _describe(run: Run, images: ImageSet, machine: dict[str, str | int], say: Sa
     )
     for note in images.notes:
         say(f"data: {note}")
-    skipped = "".join(f"{one_line(name)}\t{one_line(reason)}\n" for name, reason in images.skipped)
-    if skipped:
-        say(f"data: {len(images.skipped)} unreadable images skipped; see {run.folder}/skipped.tsv")
-        checkpoint.write_text(run.folder / "skipped.tsv", f"file\treason\n{skipped}")
+    if images.skipped:
+        say(f"data: {len(images.skipped)} unreadable images skipped; see {run.folder / SKIPPED}")
+        list_skipped(run.folder, images.skipped)
     facts = {"images": len(images), "notes": images.notes, "skipped": len(images.skipped)}
     text = json.dumps({**machine, "data": facts}, indent=1, ensure_ascii=False)
     checkpoint.write_text(run.folder / ENVIRONMENT, text)

@@ -88,7 +88,8 @@ def claim(folder: Path, recipe: Recipe) -> Recipe:
         return _same(path, recipe)
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder} is a file; --out takes a new or an unfinished run directory")
-    if folder.exists() and any(folder.iterdir()):
+    # A start that was killed at once leaves a lock, and perhaps half a file under another name.
+    if folder.exists() and any(path.name[:1] != "." for path in folder.iterdir()):
         raise RunError(f"{folder} is not empty and holds no {RECIPE}; choose another --out")
     return recipe
 

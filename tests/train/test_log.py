@@ -6,7 +6,8 @@ import math
 import pytest
 import torch
 
-from pellucid.train.log import Log, TrainingError, read_lines
+from pellucid.train.finite import NotFiniteError
+from pellucid.train.log import Log, read_lines
 
 STEPS = 10
 
@@ -19,26 +20,30 @@ def lines(run, name="metrics.jsonl"):
     return read_lines(run / name)
 
 
+def take(log, step, values, extra=None, gradient=0.25):
+    """A step from its forward pass to its end."""
+    norms = {"gradient of encoder": value(gradient), "gradient of head": value(0)}
+    log.add(step, {name: value(number) for name, number in values.items()}, norms)
+    log.end_step(step, {n: value(number) for n, number in (extra or {}).items()}, {"lr": 0.1})
+
+
 def written(run, start, stop, log_every=4, restored=None, writes=True):
     """Add steps start to stop - 1 of values that tell their step; the still open window."""
     with Log(run, log_every, start, STEPS, batch=8, writes=writes) as log:
         log.restore(restored or {})
         for step in range(start, stop):
-            log.add(
-                step,
-                {"loss": value(step), "contrast": value(step**2)},
-                {"density": value(0.5)},
-                {"lr": 0.1},
-            )
+            take(log, step, {"loss": step, "contrast": step**2}, {"density": 0.5}, gradient=2)
         return log.state()
 
 
 def test_a_collapse_is_told_once_and_not_before_the_warm_up_is_over(tmp_path, capsys):
     with Log(tmp_path, 2, 0, STEPS, batch=8, writes=True, settled=5) as log:
         for step in range(STEPS):
-            log.add(step, {"loss": value(1)}, {"z_std": value(0), "z_rank": value(1)}, {"lr": 0.1})
+            closed = {"images_closed": 1, "alive": 0} if step > 7 else {}
+            take(log, step, {"loss": 1}, {"z_std": 0, "z_rank": 1, **closed})
     said = " ".join(capsys.readouterr().err.split())
     assert said.count("the representation has collapsed") == 1
+    assert said.count("the gates are closed") == 1  # another kind, later
     assert "warning: step 6: the representation has collapsed: z_std 0 " in said
 
 
@@ -52,9 +57,9 @@ def test_what_is_measured_every_few_lines_falls_due_then_and_at_the_end(tmp_path
 def test_a_line_is_the_mean_of_its_window(tmp_path):
     written(tmp_path, 0, STEPS)
     assert lines(tmp_path) == [
-        {"step": 4, "loss": 1.5, "contrast": 14 / 4, "density": 0.5, "lr": 0.1},
-        {"step": 8, "loss": 5.5, "contrast": 126 / 4, "density": 0.5, "lr": 0.1},
-        {"step": 10, "loss": 8.5, "contrast": 145 / 2, "density": 0.5, "lr": 0.1},
+        {"step": 4, "loss": 1.5, "contrast": 14 / 4, "grad_norm": 2.0, "density": 0.5, "lr": 0.1},
+        {"step": 8, "loss": 5.5, "contrast": 126 / 4, "grad_norm": 2.0, "density": 0.5, "lr": 0.1},
+        {"step": 10, "loss": 8.5, "contrast": 145 / 2, "grad_norm": 2.0, "density": 0.5, "lr": 0.1},
     ]
 
 
@@ -111,29 +116,35 @@ def test_a_run_without_the_file_has_no_lines(tmp_path):
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_what_is_not_finite_stops_with_the_step_and_the_terms(tmp_path, bad):
+def test_what_is_not_finite_stops_before_its_step_is_taken_with_all_its_values(tmp_path, bad):
     with Log(tmp_path, 4, 0, STEPS, 8, writes=True) as log:
-        for step in range(3):
-            loss = bad if step == 2 else 1
-            log.add(step, {"loss": value(loss), "contrast": value(3)}, {}, {"lr": 0.1})
-        last = {"loss": value(1), "contrast": value(3)}
-        with pytest.raises(TrainingError, match=r"at step 2 of 10: .*contrast=3") as caught:
-            log.add(3, last, {}, {"lr": 0.1})
-    assert f"loss={bad:.6g}" in str(caught.value)
+        take(log, 0, {"loss": 1, "contrast": 3})
+        with pytest.raises(NotFiniteError) as caught:
+            take(log, 1, {"loss": bad, "contrast": 3})
+    assert caught.value.step == 1
+    assert str(caught.value.values["loss"]) == str(bad)
+    assert caught.value.values["contrast"] == 3
     assert not (tmp_path / "metrics.jsonl").exists()
 
 
-def test_a_check_between_lines_finds_it_too_and_loses_no_values(tmp_path):
+def test_a_gradient_that_is_not_finite_stops_too_though_the_loss_is(tmp_path):
+    with Log(tmp_path, 4, 0, STEPS, 8, writes=True) as log, pytest.raises(NotFiniteError) as caught:
+        take(log, 0, {"loss": 1}, gradient=math.inf)
+    assert caught.value.values["gradient of encoder"] == math.inf
+    assert caught.value.values["gradient of head"] == 0
+
+
+def test_on_another_device_values_are_looked_at_when_the_window_ends(tmp_path, monkeypatch):
+    """As on a GPU, where each look waits for it: here, with the look itself held back."""
     with Log(tmp_path, 4, 0, STEPS, 8, writes=True) as log:
-        log.add(0, {"loss": value(1)}, {}, {"lr": 0.1})
-        log.flush()
-        log.flush()
-        for step in (1, 2, 3):
-            log.add(step, {"loss": value(3)}, {}, {"lr": 0.1})
-        assert lines(tmp_path) == [{"step": 4, "loss": 2.5, "lr": 0.1}]
-        log.add(4, {"loss": value(math.nan)}, {}, {"lr": 0.1})
-        with pytest.raises(TrainingError, match="at step 4"):
-            log.flush()
+        with monkeypatch.context() as patch:
+            patch.setattr(log, "check", lambda: None)
+            for step in range(3):
+                take(log, step, {"loss": math.nan if step == 1 else 1})
+        with pytest.raises(NotFiniteError) as caught:
+            take(log, 3, {"loss": 1})
+    assert caught.value.step == 1
+    assert not (tmp_path / "metrics.jsonl").exists()
 
 
 def test_other_ranks_check_and_write_nothing(tmp_path):
@@ -144,7 +155,7 @@ def test_other_ranks_check_and_write_nothing(tmp_path):
 def test_lines_are_json_without_the_clock(tmp_path):
     written(tmp_path, 0, STEPS)
     for text in (tmp_path / "metrics.jsonl").read_text().splitlines():
-        assert json.loads(text).keys() == {"step", "loss", "contrast", "density", "lr"}
+        assert json.loads(text).keys() == {"step", "loss", "contrast", "grad_norm", "density", "lr"}
 
 
 def test_without_a_terminal_the_last_step_is_printed(tmp_path, capsys):

@@ -1,10 +1,13 @@
 """The loop on a tiny net: resumed runs equal undisturbed ones, bit for bit."""
 
+import json
 import signal
+import time
 from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
 from pellucid.branch import Branch
@@ -18,10 +21,11 @@ from pellucid.randomness import seed_noise
 from pellucid.train import checkpoint
 from pellucid.train.batches import TwoViews, epoch_order
 from pellucid.train.device import autocast
-from pellucid.train.log import TrainingError, read_lines
-from pellucid.train.loop import InterruptedTrainingError, layout, train
+from pellucid.train.log import read_lines
+from pellucid.train.loop import TrainingError, layout, train
 from pellucid.train.optimisers import OPTIMISERS, parameter_groups
 from pellucid.train.plan import Plan
+from pellucid.train.stopping import InterruptedTrainingError
 
 IMAGES, EPOCHS, STEPS_EACH = 18, 10, 2
 STEPS = EPOCHS * STEPS_EACH
@@ -201,14 +205,98 @@ def test_not_even_when_a_checkpoint_falls_due_within_the_window(tmp_path):
     assert checkpoint.newest(tmp_path)[0] == 7
 
 
-def test_weights_that_a_step_has_ruined_are_never_saved_though_the_loss_was_finite(tmp_path):
+def test_a_gradient_that_is_not_finite_stops_before_the_step_though_the_loss_is(tmp_path):
     learner, optimiser = parts("sgd")
+    before = {name: value.clone() for name, value in learner.named_parameters()}
     weight = learner.framework.online.projector[0].weight
     weight.register_hook(lambda gradient: gradient / 0)  # as an overflow on the way back
     plan = replace(PLAN, warmup_epochs=0.0, checkpoint_minutes=0.0)
-    with pytest.raises(TrainingError, match=r"projector\.0\.weight is not finite after step 0"):
+    with pytest.raises(TrainingError) as caught:
+        train(learner, images(), calm(), optimiser, WEIGHTS, plan, tmp_path)
+    said = str(caught.value)
+    assert "not finite at step 0 of 20: loss=" in said
+    assert "gradient of the weights of all other parts=nan" in said
+    assert "gradient of the biases and norms of framework.online.head.gate=nan" not in said
+    assert "No finite gradient have framework.online.projector.0.weight." in said
+    order = epoch_order(IMAGES, PLAN.seed, 0).tolist()
+    assert f"Images of the step: {order[0]}, {order[1]}, {order[2]} and 5 more." in said
+    assert checkpoint.newest(tmp_path) is None
+    for name, value in learner.named_parameters():
+        assert torch.equal(value, before[name])
+
+
+def test_weights_that_a_step_has_ruined_are_never_saved_though_loss_and_gradient_were_finite(
+    tmp_path,
+):
+    learner, optimiser = parts("sgd")
+    optimiser.param_groups[0]["peak_lr"] = 3e38
+    for parameter in optimiser.param_groups[0]["params"]:
+        parameter.register_hook(lambda gradient: 1e6 * gradient)
+    plan = replace(PLAN, warmup_epochs=0.0, checkpoint_minutes=0.0)
+    with pytest.raises(TrainingError, match=r"at step 0 of 20: framework\.\S+weight after it=nan"):
         train(learner, images(), calm(), optimiser, WEIGHTS, plan, tmp_path)
     assert checkpoint.newest(tmp_path) is None
+
+
+def test_what_is_known_of_a_step_that_went_wrong_is_kept(tmp_path):
+    spoilt = {}
+
+    def spoil_one(query):
+        query = query.clone()
+        query[2, :, 0, 0] = float("nan")  # the third image of the second micro-step
+        spoilt["view"] = query.clone()
+        return query
+
+    with pytest.raises(TrainingError, match=r"kept in .*failure\."):
+        run(tmp_path, Disturbed(8, 2 * 7 + 1, spoil_one))
+    facts = json.loads((tmp_path / "failure" / "state.json").read_text())
+    tensors = load_file(tmp_path / "failure" / "tensors.safetensors")
+    order = epoch_order(IMAGES, PLAN.seed, 3).tolist()[8:16]
+    assert facts["step"] == 7
+    assert facts["values"]["loss"] == "nan"
+    assert facts["images"] == [str(i) for i in order]
+    assert "framework.online.projector.0.weight" in facts["gradients_not_finite"]
+    # Weights are those before the step: a run that is stopped there has the same.
+    with pytest.raises(InterruptedTrainingError):
+        run(tmp_path / "twin", Disturbed(8, 2 * 6, terminate))
+    _, twin = checkpoint.newest(tmp_path / "twin")
+    parameters = [n for n, _ in parts()[0].named_parameters()]
+    assert parameters
+    for name in parameters:
+        assert torch.equal(tensors[f"learner/{name}"], twin[f"learner/{name}"])
+        assert f"gradient/{name}" in tensors
+    assert tensors["views/0/query"].shape == (4, 3, 8, 8)
+    # The views are made again from seed and step; what spoilt this one was put in by the test.
+    clean = ~spoilt["view"].isnan()
+    assert torch.equal(tensors["views/1/query"][clean], spoilt["view"][clean])
+
+
+def test_an_image_whose_features_are_not_finite_by_themselves_is_named(tmp_path):
+    learner, optimiser = parts("sgd")
+
+    class Brittle(nn.Module):
+        """Divides by zero on the one image that begins with this pixel."""
+
+        def forward(self, x):
+            odd = ((x[:, :, 0, 0] - pixel).abs() < 1e-4).all(dim=1)
+            return x / (~odd).float().view(-1, 1, 1, 1)
+
+    pixel = (images().pixels[11][:, 0, 0] / 255 - 0.5) / 0.25
+    learner.framework.online.encoder.insert(0, Brittle())
+    still = ViewSettings(
+        size=8, jitter=0.0, blur=0.0, grey=0.0, flip=0.0, crop=(1.0, 1.0), ratio=(1.0, 1.0)
+    )
+    views = TwoViews(still, (0.5,) * 3, (0.25,) * 3, PLAN.seed, PLAN.batch)
+    with pytest.raises(TrainingError):
+        train(learner, images(), views, optimiser, WEIGHTS, PLAN, tmp_path)
+    facts = json.loads((tmp_path / "failure" / "state.json").read_text())
+    assert facts["images_not_finite"] == ["11"]
+
+
+def test_a_failure_that_cannot_be_kept_is_still_told(tmp_path):
+    (tmp_path / ".failure.writing").write_text("a file where a folder must be made")
+    with pytest.raises(TrainingError, match=r"not finite at step 7 .*could not be kept: .*failure"):
+        run(tmp_path, Disturbed(8, 2 * 7, spoil))
 
 
 def test_a_line_is_the_mean_over_micro_steps(tmp_path):
@@ -276,10 +364,28 @@ def test_signal_handlers_are_given_back(tmp_path):
     assert [signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGINT)] == before
 
 
-def test_asked_twice_it_stops_at_once(tmp_path):
+def interrupt_twice(query, pause):
+    signal.raise_signal(signal.SIGINT)
+    time.sleep(pause)
+    signal.raise_signal(signal.SIGINT)
+    return query
+
+
+def test_asked_again_by_hand_it_stops_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("pellucid.train.stopping.IMPATIENT", 0.01)
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, Disturbed(8, 0, lambda query: terminate(terminate(query))))
+        run(tmp_path, Disturbed(8, 0, lambda query: interrupt_twice(query, 0.02)))
     assert checkpoint.newest(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "again", [lambda q: interrupt_twice(q, 0), lambda q: terminate(terminate(q))]
+)
+def test_one_request_that_arrives_twice_is_one(tmp_path, again):
+    """As under torchrun, which passes on a Ctrl-C that the terminal has already sent to all."""
+    with pytest.raises(InterruptedTrainingError, match="saved at step 1 of 20"):
+        run(tmp_path, Disturbed(8, 0, again))
+    assert checkpoint.newest(tmp_path)[0] == 1
 
 
 def test_layout_and_precision():

@@ -13,7 +13,7 @@ from pellucid.heads import Signed
 from pellucid.learner import Learner
 from pellucid.metrics import effective_rank
 from pellucid.query_transforms import QueryTransform
-from pellucid.train.observe import collapse, observe, observe_entropy
+from pellucid.train.observe import alarms, observe, observe_entropy
 from pellucid.types import Embedding
 
 
@@ -30,6 +30,7 @@ def test_values_counted_by_hand():
     gate = torch.tensor([[0.9, 0.6, 0.4, 0.5], [0.2, 0.1, 0.4, 0.1], [0.8, 0.1, 0.3, 0.1]])
     seen = values(z, gate)
     assert seen["density"] == pytest.approx(3 / 12)  # 1e-7 of a unit row is nothing
+    assert seen["alive"] == pytest.approx(2 / 4)
     assert seen["gate_open"] == pytest.approx(3 / 12)  # 0.5 itself is shut
     assert seen["gate_always"] == 0
     assert seen["gate_never"] == pytest.approx(2 / 4)
@@ -54,7 +55,7 @@ def test_collapse_is_a_spread_of_nothing():
 
 
 def test_gates_are_silent_where_there_are_none():
-    assert values(torch.ones(3, 2)).keys() == {"density", "z_std", "z_rank"}
+    assert values(torch.ones(3, 2)).keys() == {"density", "alive", "z_std", "z_rank"}
 
 
 def test_nothing_of_it_is_trained():
@@ -85,14 +86,14 @@ def test_the_rank_by_hand():
 def test_a_healthy_representation_has_not_collapsed(relu):
     torch.manual_seed(0)
     z = torch.randn(64, 16)
-    assert collapse(values(z.relu() if relu else z)) is None
+    assert alarms(values(z.relu() if relu else z)) == []
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-3])
 def test_one_representation_of_all_images_is_a_collapse(noise):
     torch.manual_seed(0)
     z = torch.randn(1, 16) + noise * torch.randn(64, 16)
-    words = collapse(values(z))
+    (words,) = alarms(values(z))
     assert words.startswith("the representation has collapsed: z_std")
     assert "lower the learning rate, or, with a slow copy, raise its momentum" in words
 
@@ -102,17 +103,37 @@ def test_images_on_one_line_are_a_collapse_though_they_spread():
     z = torch.randn(64, 1) * torch.randn(1, 16)  # unit rows: one direction and its opposite
     seen = values(z)
     assert seen["z_std"] > 0.8
-    assert "z_rank 1 of a batch" in collapse(seen)
+    assert "z_rank 1 of a batch" in alarms(seen)[0]
 
 
 def test_either_value_alone_is_enough():
-    assert collapse({"z_std": 0.01, "z_rank": 9.0})
-    assert collapse({"z_std": 0.5, "z_rank": 1.4})
-    assert collapse({"z_std": 0.03, "z_rank": 1.6}) is None
+    assert alarms({"z_std": 0.01, "z_rank": 9.0})
+    assert alarms({"z_std": 0.5, "z_rank": 1.4})
+    assert alarms({"z_std": 0.03, "z_rank": 1.6}) == []
+
+
+def test_closed_gates_are_told_with_what_opens_them():
+    z, gate = torch.zeros(8, 16), torch.full((8, 16), 0.2)
+    closed, collapsed = alarms(values(z, gate))
+    assert closed.startswith("the gates are closed: 100% of images have no open gate")
+    assert "weights.gate_kl" in closed
+    assert collapsed.startswith("the representation has collapsed: z_std 0")
+    gate[:2, 3] = 0.9
+    assert "75% of images" not in " ".join(alarms(values(z, gate)))  # a quarter is still open
+
+
+def test_dead_dimensions_are_told():
+    torch.manual_seed(0)
+    z = torch.zeros(32, 100)
+    z[:, :4] = torch.rand(32, 4)
+    (dead,) = alarms(values(z))
+    assert dead.startswith("the dimensions are dead: 4.0% of them are active on any image")
+    z[0, 4] = 1.0
+    assert alarms(values(z)) == []
 
 
 def test_a_line_without_these_values_says_nothing_of_collapse():
-    assert collapse({"loss": 1.0}) is None
+    assert alarms({"loss": 1.0}) == []
 
 
 def test_what_is_not_finite_is_left_to_the_log():

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from pellucid.cli import compare, embed, evaluate, explore, listing, pretrain, preview, search, why
+from pellucid.text import for_terminal
 
 HINT = """\
 examples:
@@ -22,7 +23,10 @@ VERBS = (pretrain, preview, evaluate, compare, explore, embed, why, search, list
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb; 0 when it did what was asked, 1 for an error in words, 2 for bad usage."""
+    """Run one verb; 0 when it did what was asked, 1 for an error in words, 2 for bad usage.
+
+    A training that was stopped ends as shells report its signal: 143 (SIGTERM) or 130 (Ctrl-C).
+    """
     options = _parse(arguments)
     errors = Console(stderr=True, highlight=False, soft_wrap=True)
     try:
@@ -33,9 +37,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, RuntimeError, OSError) as error:
         if options.traceback:
             raise
-        errors.print("error: ", style="bold red", end="")
-        errors.print(str(error), markup=False)
-        return 1
+        status = getattr(error, "exit_status", None)
+        if status is None:  # else it was asked to stop, which is no error
+            errors.print("error: ", style="bold red", end="")
+        errors.print(for_terminal(str(error)), markup=False)
+        return 1 if status is None else int(status)
     return 0
 
 

@@ -1,13 +1,16 @@
 """Checkpoints: tensors in safetensors, the rest in JSON; whole or not at all."""
 
+import contextlib
 import hashlib
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -26,11 +29,48 @@ class CheckpointError(RuntimeError):
 def write_text(path: Path, text: str) -> None:
     """Write a file whole or not at all: under a temporary name, then renamed."""
     temporary = path.with_name(f".{path.name}.writing")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None  # a full disk is reported without a name
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)  # room for others
+        raise
+
+
+def write_folder(final: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+    """Write tensors and facts as a folder, whole or not at all: a temporary name, then renamed.
+
+    Raises:
+        CheckpointError: the disk is full or cannot be written; what was there before still is.
+    """
+    temporary = final.with_name(f".{final.name}.writing")
+    try:
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+        save_file({n: t.detach().contiguous() for n, t in tensors.items()}, temporary / TENSORS)
+        sync(temporary / TENSORS)
+        digest = _digest(temporary / TENSORS)
+        write_text(temporary / STATE, json.dumps({**facts, "sha256": digest}))
+        if final.exists():
+            shutil.rmtree(final)
+        temporary.replace(final)
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise CheckpointError(
+            f"{final} cannot be written: {error}. What was saved before is whole: "
+            "make room, or mend the disk, and start the same command again"
+        ) from error
+
+
+def sync(path: Path) -> None:
+    """Wait until a file is on the disk, so that losing power cannot lose it."""
+    with path.open("rb") as file:
         os.fsync(file.fileno())
-    temporary.replace(path)
 
 
 def save(
@@ -44,26 +84,24 @@ def save(
         learner: whose parameters and buffers to keep.
         optimiser: of `parameter_groups`, whose state to keep.
         beside: other tensors to keep, by names that start with neither.
+
+    Raises:
+        CheckpointError: it cannot be written; the checkpoints before it are as they were.
     """
     folder = run / FOLDER
-    final, temporary = folder / f"{step:08d}", folder / f".{step:08d}.writing"
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    tensors = {name: t.contiguous() for name, t in beside.items()}
-    tensors |= {f"learner/{n}": t.contiguous() for n, t in learner.state_dict().items()}
+    for unfinished in folder.glob(".*.writing"):  # of a start that was killed
+        shutil.rmtree(unfinished, ignore_errors=True)
+    tensors = dict(beside)
+    tensors |= {f"learner/{name}": tensor for name, tensor in learner.state_dict().items()}
     for group in optimiser.param_groups:
         for name, parameter in zip(group["names"], group["params"], strict=True):
             for key, value in optimiser.state.get(parameter, {}).items():
                 if isinstance(value, Tensor):
-                    tensors[f"optimiser/{name}/{key}"] = value.contiguous()
-    save_file(tensors, temporary / TENSORS)
-    digest = _digest(temporary / TENSORS)
-    write_text(temporary / STATE, json.dumps({"step": step, "sha256": digest}))
-    if final.exists():
-        shutil.rmtree(final)
-    temporary.replace(final)
+                    tensors[f"optimiser/{name}/{key}"] = value
+    final = folder / f"{step:08d}"
+    write_folder(final, tensors, {"step": step})
     for old in written(run)[:-KEPT]:
-        shutil.rmtree(old)
+        shutil.rmtree(old, ignore_errors=True)  # a surplus one is no reason to stop
     return final
 
 
@@ -84,7 +122,7 @@ def read(checkpoint: Path) -> tuple[int, dict[str, Tensor]]:
         if _digest(checkpoint / TENSORS) != state["sha256"]:
             raise CheckpointError(f"{checkpoint / TENSORS} is damaged: its checksum has changed")
         return int(state["step"]), load_file(checkpoint / TENSORS)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError) as error:
         raise CheckpointError(f"{checkpoint} cannot be read: {error}") from error
 
 

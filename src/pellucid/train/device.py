@@ -39,7 +39,8 @@ def join_processes(device: torch.device) -> None:
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
         if device.type == "cuda":
             torch.cuda.set_device(device)
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        # Gloo beside NCCL: what is agreed on between steps must not wait for a GPU.
+        dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
         atexit.register(dist.destroy_process_group)
 
 

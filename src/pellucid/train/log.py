@@ -4,6 +4,7 @@ import json
 import math
 import time
 from collections.abc import Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,15 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor
 
-from pellucid.train.checkpoint import write_text
-from pellucid.train.observe import collapse
+from pellucid import distributed
+from pellucid.train.checkpoint import sync, write_text
+from pellucid.train.finite import NotFiniteError
+from pellucid.train.observe import alarms
 from pellucid.types import Terms
 
 METRICS, TIMING = "metrics.jsonl", "timing.jsonl"
 QUIET_SECONDS = 30.0
 """Without a terminal, a line is printed this often."""
-
-
-class TrainingError(RuntimeError):
-    """Training cannot go on; the message says at which step and what is wrong."""
 
 
 class Log:
@@ -52,8 +51,10 @@ class Log:
         settled: int = 0,
     ) -> None:
         self.run, self.every, self.steps, self.batch, self.writes = run, every, steps, batch, writes
-        self.settled, self.warned = settled, False
+        self.settled = settled
+        self.warned: set[str] = set()
         self.pending: list[tuple[int, Terms]] = []
+        self.unchecked: list[tuple[int, Terms]] = []
         self.flushed_at, self.flushed_step = time.perf_counter(), start
         self.printed_at = time.perf_counter()
         self.console = Console(stderr=True)
@@ -87,45 +88,65 @@ class Log:
         """
         return lines > 0 and ((step + 1) % (lines * self.every) == 0 or step + 1 == self.steps)
 
-    def add(self, step: int, values: Terms, extra: Terms, rates: dict[str, float]) -> None:
-        """Take a step's values; at the end of a window check them, and write their means."""
-        self.pending.append((step, {name: value.detach() for name, value in values.items()}))
-        if self.due(step):
-            self.flush(extra, rates)
-        self.bar.update(self.task, completed=step + 1)
+    def add(self, step: int, values: Terms, gradients: Terms) -> None:
+        """Take a step's values before the step is taken, so that it can still be refused.
 
-    def flush(self, extra: Terms | None = None, rates: dict[str, float] | None = None) -> None:
-        """Check the values so far, the only wait for the device, and write a line if `rates`.
+        Args:
+            step: its number.
+            values: what the window's line will hold the means of.
+            gradients: norms that are only checked, and logged as one, `grad_norm`.
 
         Raises:
-            TrainingError: a value is not finite.
+            NotFiniteError: on the CPU, a value or a gradient is not finite.
         """
-        if not self.pending:
+        whole = torch.stack(list(gradients.values())).norm()
+        values = {name: value.detach() for name, value in values.items()} | {"grad_norm": whole}
+        self.pending.append((step, values))
+        self.unchecked.append((step, values | gradients))
+        if whole.device.type == "cpu":  # where looking at a value waits for nothing
+            self.check()
+
+    def check(self) -> None:
+        """Look at what has not been looked at: on a GPU the only wait for it.
+
+        Raises:
+            NotFiniteError: of the first step with a value that is not finite.
+        """
+        names, table = _table(self.unchecked)
+        own = [
+            (step, dict(zip(names, row.tolist(), strict=True)))
+            for (step, _), row in zip(self.unchecked, table, strict=True)
+            if not bool(torch.isfinite(row).all())
+        ]
+        (anywhere,) = distributed.largest(len(own))
+        if anywhere:  # on all processes, so that none waits for the one that stops
+            raise NotFiniteError(*min(distributed.collect(own[:1]), key=itemgetter(0)))
+        self.unchecked = []
+
+    def end_step(self, step: int, extra: Terms, rates: Mapping[str, float]) -> None:
+        """Note that a step was taken; at the end of a window check it, and write its line.
+
+        Raises:
+            NotFiniteError: a value of the window is not finite.
+        """
+        self.bar.update(self.task, completed=step + 1)
+        if not self.due(step):
             return
-        newest = self.pending[-1][1]  # a restored window has lost the order of its names
-        names = list(newest)
-        device = newest[names[0]].device
-        table = torch.stack(
-            [torch.stack([v[n].float() for n in names]).to(device) for _, v in self.pending]
-        ).cpu()
-        for (step, _), row in zip(self.pending, table, strict=True):
-            if not bool(torch.isfinite(row).all()):
-                seen = ", ".join(f"{n}={v:.6g}" for n, v in zip(names, row.tolist(), strict=True))
-                raise TrainingError(
-                    f"a value is not finite at step {step} of {self.steps}: {seen}. "
-                    "The last checkpoint is from before it; lower the learning rate, "
-                    "raise the temperature, or set train.precision=fp32"
-                )
-        if rates is None:
-            return
-        last = self.pending[-1][0]
+        self.check()
+        names, table = _table(self.pending)
         means = dict(zip(names, table.double().mean(dim=0).tolist(), strict=True))
-        line = {"step": last + 1, **means, **{n: v.item() for n, v in (extra or {}).items()}}
+        line = {"step": step + 1, **means, **{n: v.item() for n, v in extra.items()}}
         self.pending = []
-        self._write(last + 1, line | rates)
-        if last >= self.settled and not self.warned and (words := collapse(line)):
-            self.warned = True
-            self.console.print(f"warning: step {last + 1}: {words}", style="yellow", markup=False)
+        self._write(step + 1, {**line, **rates})
+        if step >= self.settled:
+            for words in alarms(line):
+                self._warn_once(step + 1, words)
+
+    def _warn_once(self, step: int, words: str) -> None:
+        kind = words.partition(":")[0]
+        if kind not in self.warned:
+            self.warned.add(kind)
+            self.console.print(f"warning: step {step}: {words}", style="yellow", markup=False)
 
     def state(self) -> dict[str, Tensor]:
         """The window that is still open, so that a resumed run closes it with the same means."""
@@ -143,6 +164,12 @@ class Log:
                 _, step, name = key.split("/")
                 window.setdefault(int(step), {})[name] = value
         self.pending = sorted(window.items())
+
+    def sync(self) -> None:
+        """Wait until the lines are on the disk: a checkpoint must not know more than they."""
+        for path in (self.run / METRICS, self.run / TIMING):
+            if self.writes and path.exists():
+                sync(path)
 
     def _write(self, step: int, line: Mapping[str, float | int]) -> None:
         now = time.perf_counter()
@@ -178,8 +205,23 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def _append(path: Path, line: Mapping[str, float | int]) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(dict(line)) + "\n")
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(dict(line)) + "\n")
+    except OSError as error:
+        error.filename = str(path)  # a full disk is reported without a name
+        raise
+
+
+def _table(window: list[tuple[int, Terms]]) -> tuple[list[str], Tensor]:
+    """The names of a window's values, and the values [steps, names] on the CPU."""
+    if not window:
+        return [], torch.zeros(0, 0)
+    newest = window[-1][1]  # a restored window has lost the order of its names
+    names = list(newest)
+    device = newest[names[0]].device
+    rows = [torch.stack([values[n].float().to(device) for n in names]) for _, values in window]
+    return names, torch.stack(rows).cpu()
 
 
 def _keep_until(path: Path, step: int) -> None:

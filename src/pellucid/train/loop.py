@@ -3,9 +3,8 @@
 import contextlib
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import FrameType
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
@@ -19,19 +18,27 @@ from pellucid.randomness import seed_noise, seeded
 from pellucid.train import checkpoint
 from pellucid.train.batches import TwoViews, epoch_batches, own_rows
 from pellucid.train.device import autocast
-from pellucid.train.log import Log, TrainingError
+from pellucid.train.finite import (
+    NotFiniteError,
+    check_weights,
+    gradient_norms,
+    keep_failure,
+)
+from pellucid.train.log import Log
 from pellucid.train.observe import observe, observe_entropy
 from pellucid.train.optimisers import set_rates
 from pellucid.train.plan import Plan
 from pellucid.train.schedules import warmup_cosine
+from pellucid.train.skipped import list_skipped
+from pellucid.train.stopping import InterruptedTrainingError, Stop
 from pellucid.types import Step, Terms
 
 CALIBRATION = 2048
 """Training images behind final batch-norm statistics, at most; the untrained branch has as many."""
 
 
-class InterruptedTrainingError(RuntimeError):
-    """Training was asked to stop, and has saved what it had."""
+class TrainingError(RuntimeError):
+    """Training cannot go on; the message says at which step and what is wrong."""
 
 
 def train(
@@ -42,6 +49,7 @@ def train(
     weights: Mapping[str, float],
     plan: Plan,
     run: Path,
+    say: Callable[[str], None] = print,
 ) -> None:
     """Train from the newest checkpoint of the run, or from the start, to the end of the plan.
 
@@ -53,15 +61,45 @@ def train(
         weights: of the learner's terms.
         plan: how long, in what batches; its precision is resolved, not `auto`.
         run: the run directory, which exists.
+        say: takes a line for the user.
 
     Raises:
-        TrainingError: a loss or a weight is not finite.
+        TrainingError: a loss, a gradient or a weight is not finite.
         InterruptedTrainingError: SIGTERM or Ctrl-C came; the state was saved.
+        CheckpointError: none of the checkpoints can be read, or the new one not be written.
+        DataError: too many of the images that were met cannot be read.
     """
+    steps = plan.epochs * (len(images) // plan.batch)
+    try:
+        _train(learner, images, views, optimiser, weights, plan, run, say)
+    except NotFiniteError as found:
+        listed = ", ".join(f"{name}={value:.6g}" for name, value in found.values.items())
+        kept = keep_failure(found, run, learner, images, views, plan)
+        distributed.wait()  # the others' ending must not end the one that writes
+        raise TrainingError(
+            f"a value is not finite at step {found.step} of {steps}: {listed}.{kept} "
+            "No checkpoint holds it. In a new run, lower the learning rate, raise the "
+            "temperature, or set train.precision=fp32"
+        ) from None
+    finally:
+        if distributed.rank() == 0:
+            list_skipped(run, images.skipped)
+
+
+def _train(
+    learner: Learner,
+    images: ImageSet,
+    views: TwoViews,
+    optimiser: Optimizer,
+    weights: Mapping[str, float],
+    plan: Plan,
+    run: Path,
+    say: Callable[[str], None],
+) -> None:
     device = next(learner.parameters()).device
     steps_each = len(images) // plan.batch
     steps, warmup = plan.epochs * steps_each, round(plan.warmup_epochs * steps_each)
-    saved = checkpoint.newest(run)
+    saved = checkpoint.newest(run, say)
     start = 0
     if saved:
         start, tensors = saved
@@ -72,11 +110,12 @@ def train(
     main = distributed.rank() == 0
     with (
         Log(run, plan.log_every, start, steps, plan.batch, main, settled=2 * warmup) as log,
-        _stop_signal() as stop,
+        Stop() as stop,
     ):
         if saved:
             log.restore(tensors)
         saved_at = time.monotonic()
+        skipped: list[tuple[str, str]] = []
         for epoch in range(start // steps_each, plan.epochs):
             first = max(start, epoch * steps_each)
             skip = first - epoch * steps_each
@@ -100,6 +139,7 @@ def train(
                         torch.autograd.backward(loss / plan.accumulate)
                     micro_steps.append(out)
                     losses.append(loss.detach())
+                log.add(step, _means(losses, micro_steps), gradient_norms(optimiser))
                 extra: Terms = {}
                 if log.due(step):  # before the step, whose queue the loss has seen
                     extra = observe(out.query) | learner.framework.observe(out)
@@ -109,25 +149,33 @@ def train(
                 optimiser.step()
                 optimiser.zero_grad()
                 learner.after_step(micro_steps, (step + 1) / steps)
+                log.end_step(step, extra, {"lr": optimiser.param_groups[0]["lr"]})
 
-                rates = {"lr": optimiser.param_groups[0]["lr"]}
-                log.add(step, _means(losses, micro_steps), extra, rates)
-                late = time.monotonic() - saved_at > plan.checkpoint_minutes * 60
                 ends = step + 1 == (epoch + 1) * steps_each
                 if step + 1 == steps:
                     with autocast(device, plan.precision):
                         recalibrate_batch_norm(
                             learner.framework.online, plain_batches(images, views, plan, device)
                         )
-                if main and (ends or late or stop):
-                    log.flush()  # nothing that is not finite reaches the disk
-                    _check_finite(learner, step)
-                    checkpoint.save(run, step + 1, learner, optimiser, log.state())
+                if ends:
+                    skipped = distributed.collect(images.skipped)
+                due = time.monotonic() - saved_at > plan.checkpoint_minutes * 60
+                # On all processes at once: else one waits for ever for the others' gradients.
+                number, late = distributed.largest(stop.heard, int(due))
+                if ends or late or number:
+                    log.check()  # nothing that is not finite reaches the disk
+                    check_weights(learner, step)
+                    if main:
+                        list_skipped(run, skipped)
+                        log.sync()
+                        checkpoint.save(run, step + 1, learner, optimiser, log.state())
                     saved_at = time.monotonic()
-                if stop:
+                if number:
+                    distributed.wait()  # the others' ending must not end the one that saves
                     raise InterruptedTrainingError(
-                        f"stopped by {stop[0]} and saved at step {step + 1} of {steps}; "
-                        "the same command goes on from there"
+                        f"stopped by {signal.Signals(number).name} and saved at step {step + 1} "
+                        f"of {steps}; the same command goes on from there",
+                        number,
                     )
 
 
@@ -154,20 +202,6 @@ def _means(losses: list[torch.Tensor], steps: list[Step]) -> Terms:
     return {name: torch.stack([t[name].float() for t in terms]).mean() for name in terms[0]}
 
 
-def _check_finite(learner: Learner, step: int) -> None:
-    """Refuse weights that a gradient beyond the numbers' range has ruined, whatever the loss was.
-
-    Raises:
-        TrainingError: naming the first such weight.
-    """
-    for name, parameter in learner.named_parameters():
-        if not bool(parameter.isfinite().all()):
-            raise TrainingError(
-                f"{name} is not finite after step {step}, and is not saved; "
-                "lower the learning rate, raise the temperature, or set train.precision=fp32"
-            )
-
-
 def layout(views: torch.Tensor) -> torch.Tensor:
     """Views in channels-last order, the fast one of convolutions on CPUs and tensor cores."""
     return views.contiguous(memory_format=torch.channels_last)
@@ -188,24 +222,3 @@ def _sync(model: torch.nn.Module, last: bool) -> contextlib.AbstractContextManag
     if isinstance(model, DistributedDataParallel) and not last:
         return model.no_sync()
     return contextlib.nullcontext()
-
-
-@contextlib.contextmanager
-def _stop_signal() -> Iterator[list[str]]:
-    """A list that is filled when SIGTERM or Ctrl-C comes, so that the step can end first."""
-    stop: list[str] = []
-
-    def remember(number: int, _: FrameType | None) -> None:
-        if stop:
-            raise KeyboardInterrupt  # asked twice: at once
-        stop.append(signal.Signals(number).name)
-
-    try:
-        before = {s: signal.signal(s, remember) for s in (signal.SIGTERM, signal.SIGINT)}
-    except ValueError:  # not the main thread, as in some notebooks: no handler can be set
-        before = {}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -17,13 +17,16 @@ MEASURED = 4
 """Images of which a transform's entropy gain is estimated while training."""
 FLAT, NARROW = 0.02, 1.5
 """A `z_std` below the one or a `z_rank` below the other is a collapse. Untrained nets are near."""
+CLOSED, ALIVE = 0.9, 0.05
+"""More `images_closed` than the one, or fewer dimensions `alive` than the other, is a failure."""
 
 
 @torch.no_grad()
 def observe(embedding: Embedding) -> dict[str, Tensor]:
     """Use of dimensions and gates in one batch; scalars on the device.
 
-    `density`: share of active entries of z. `z_std`: mean standard deviation of unit rows' columns
+    `density`: share of active entries of z. `alive`: share of dimensions active on any image.
+    `z_std`: mean standard deviation of unit rows' columns
     times sqrt(K); 0 when all images have one representation. `z_rank`: exponential of the entropy
     of their normalised singular values (`pellucid.metrics.effective_rank`); 1 then.
 
@@ -35,8 +38,10 @@ def observe(embedding: Embedding) -> dict[str, Tensor]:
     unit = z / z.norm(dim=1, keepdim=True).clamp_min(1e-12)
     singular = torch.linalg.svdvals(unit.nan_to_num())  # it refuses NaN, which the log names better
     shares = singular / singular.sum().clamp_min(1e-12)
+    active = unit.abs() > ACTIVE
     seen = {
-        "density": (unit.abs() > ACTIVE).float().mean(),
+        "density": active.float().mean(),
+        "alive": active.any(dim=0).float().mean(),
         "z_std": unit.std(dim=0).mean() * z.shape[1] ** 0.5,
         "z_rank": torch.special.entr(shares).sum().exp(),
     }
@@ -79,12 +84,28 @@ def observe_entropy(
     return seen | {"entropy_gain": gain.total, "entropy_gain_scale_free": gain.scale_free}
 
 
-def collapse(values: Mapping[str, float | int]) -> str | None:
-    """What to tell a user whose representation has collapsed by the values of `observe`."""
-    if values.get("z_std", FLAT) >= FLAT and values.get("z_rank", NARROW) >= NARROW:
-        return None
-    return (
-        f"the representation has collapsed: z_std {values['z_std']:.2g} (0 when all images have "
-        f"one representation), z_rank {values['z_rank']:.3g} of a batch; lower the learning rate, "
-        "or, with a slow copy, raise its momentum"
-    )
+def alarms(values: Mapping[str, float | int]) -> list[str]:
+    """What to tell a user whose representation fails, by the values of `observe`.
+
+    Each begins with the kind of failure and a colon.
+    """
+    told = []
+    if values.get("images_closed", 0) > CLOSED:
+        told.append(
+            f"the gates are closed: {values['images_closed']:.0%} of images have no open gate, so "
+            "their representation is zero; lower weights.gate_kl or the gate's lr_of, or raise "
+            "head.prior"
+        )
+    elif values.get("alive", 1) < ALIVE:
+        told.append(
+            f"the dimensions are dead: {values['alive']:.1%} of them are active on any image of a "
+            "batch; lower the learning rate, or take a head that is active on more (head.k, "
+            "head.prior, head.activation)"
+        )
+    if values.get("z_std", FLAT) < FLAT or values.get("z_rank", NARROW) < NARROW:
+        told.append(
+            f"the representation has collapsed: z_std {values['z_std']:.2g} (0 when all images "
+            f"have one representation), z_rank {values['z_rank']:.3g} of a batch; lower the "
+            "learning rate, or, with a slow copy, raise its momentum"
+        )
+    return told

@@ -39,6 +39,7 @@ def parameter_groups(
             {
                 "params": [],
                 "names": [],
+                "title": _title(rate, decayed, lr_of),
                 "lr": rate,
                 "peak_lr": rate,
                 "weight_decay": weight_decay if decayed else 0.0,
@@ -54,6 +55,12 @@ def parameter_groups(
             f"prefixes here are those of {', '.join(parts)}"
         )
     return list(groups.values())
+
+
+def _title(rate: float, decayed: bool, lr_of: Mapping[str, float]) -> str:
+    """What to call a group in a message: by the parts that have its rate, and its kind."""
+    parts = " and ".join(prefix for prefix, own in lr_of.items() if own == rate)
+    return f"the {'weights' if decayed else 'biases and norms'} of {parts or 'all other parts'}"
 
 
 Groups = list[dict[str, Any]]

@@ -1,0 +1,23 @@
+"""The list of files that could not be read, kept with a run."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from pellucid.text import as_cell, one_line, valid
+from pellucid.train.checkpoint import write_text
+
+SKIPPED = "skipped.tsv"
+
+
+def list_skipped(run: Path, skipped: Iterable[tuple[str, str]]) -> None:
+    """Add the names and reasons of unreadable images to those that `skipped.tsv` lists already.
+
+    A streamed set meets its bad files while it trains, and an earlier start met some of them.
+    """
+    path = run / SKIPPED
+    header, lines = "file\treason", set[str]()
+    if path.exists():
+        lines = set(path.read_text("utf-8").splitlines()[1:])
+    added = {"\t".join(as_cell(one_line(valid(part))) for part in pair) for pair in skipped}
+    if added - lines:
+        write_text(path, "".join(f"{line}\n" for line in [header, *sorted(lines | added)]))
