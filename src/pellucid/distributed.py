@@ -1,10 +1,16 @@
 """Processes that share a batch: rank, world size, and a gather that gradients pass through."""
 
+import contextlib
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch import distributed as dist
+
+_GLOO = "/gloo/"
+"""What the messages of errors of gloo hold: the path of its source."""
 
 
 def world_size() -> int:
@@ -62,7 +68,42 @@ def collect(items: list[Any]) -> list[Any]:
     return [item for part in parts for item in part]
 
 
+def gather_first(item: Any) -> list[Any]:
+    """Every process' item, in the order of ranks, on the first process; nothing on the others."""
+    if world_size() == 1:
+        return [item]
+    items: list[Any] | None = [None] * world_size() if rank() == 0 else None
+    dist.gather_object(item, items)
+    return items or []
+
+
 def wait() -> None:
     """Until all processes are here."""
     if world_size() > 1:
         dist.barrier()
+
+
+class LostProcessError(RuntimeError):
+    """Another process has ended, and this one cannot go on without it."""
+
+
+@contextlib.contextmanager
+def together() -> Iterator[None]:
+    """Work that no process can finish alone.
+
+    Raises:
+        LostProcessError: another process has ended.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        # Gloo's errors have no type of their own.
+        if world_size() == 1 or not (
+            isinstance(error, dist.DistBackendError) or _GLOO in str(error)
+        ):
+            raise
+        time.sleep(1)  # so that torchrun reports the process that ended first as the cause
+        raise LostProcessError(
+            "another process ended, and this one with it; its own error says why. What was saved "
+            "is whole: the same command goes on from there, on one process or several"
+        ) from error

@@ -78,7 +78,8 @@ def pretrain(
                 say(f"warning: {remark}")
         began = time.perf_counter()
         views = build_views(recipe)
-        train(learner, images, views, optimiser, recipe.weights, recipe.train, folder, say)
+        with distributed.together():
+            train(learner, images, views, optimiser, recipe.weights, recipe.train, folder, say)
     say(
         f"trained in {time.perf_counter() - began:,.0f} s; "
         f"evaluate with: pellucid evaluate {folder}"

@@ -38,4 +38,5 @@ def run(options: argparse.Namespace) -> None:
         strict=options.strict,
         say=say,
     )
-    print_scores(scores, Console())
+    if scores:  # under torchrun, the first process has them
+        print_scores(scores, Console())

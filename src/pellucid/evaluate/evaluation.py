@@ -1,15 +1,18 @@
 """Evaluation of a run: its branch, and the same branch untrained, become scores.json."""
 
+import contextlib
 import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 
+from pellucid import distributed
 from pellucid.branch import Branch
 from pellucid.data.image_set import ImageSet
 from pellucid.evaluate.cost import branch_cost, training_time
-from pellucid.evaluate.extract import BATCH, Features, extract, image_batches
+from pellucid.evaluate.extract import Features, image_batches
+from pellucid.evaluate.extracted import Extracted, Place, extract_branch, recalibrate
 from pellucid.evaluate.gradient_conflict import gradient_conflict
 from pellucid.evaluate.interpretability import (
     AT,
@@ -26,21 +29,18 @@ from pellucid.evaluate.score import Scores, unscored
 from pellucid.evaluate.splits import NO_HELD_OUT, Splits, choose, labelled, open_splits
 from pellucid.evaluate.store import write_features
 from pellucid.evaluate.transfer import NAMES, transfer
-from pellucid.metrics import rank_dimensions
+from pellucid.learner import Learner
 from pellucid.metrics.activity import ACTIVE
-from pellucid.nets.batch_norm import recalibrate_batch_norm
 from pellucid.recipe import Recipe
 from pellucid.run import SCORES, Run
 from pellucid.train.checkpoint import write_text
-from pellucid.train.device import autocast, hardware, pick_device, resolve_precision
-from pellucid.train.loop import CALIBRATION
-
-
-class _Place(NamedTuple):
-    """Where a branch runs, and in what precision."""
-
-    device: torch.device
-    precision: str
+from pellucid.train.device import (
+    hardware,
+    join_processes,
+    pick_device,
+    resolve_precision,
+)
+from pellucid.train.exclusive import exclusively
 
 
 class _Outcome(NamedTuple):
@@ -63,7 +63,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """Score a run, and the same branch untrained; write its features and scores.json.
 
-    Returns what scores.json holds:
+    Under torchrun all processes extract features, each image on one of them, and the first does
+    the rest. Returns what scores.json holds, and on the other processes nothing:
 
     - `run`, `method`, and `step`, the optimiser steps that were taken;
     - `settings`: everything that a number depends on;
@@ -88,15 +89,41 @@ def evaluate(
 
     Raises:
         RunError: the run has no checkpoint yet.
+        BusyError: another process evaluates the run.
         DataError: its images cannot be read.
     """
     where = pick_device(device)
-    place = _Place(where, evaluation_precision(run.recipe, where))
+    join_processes(where)
+    first = distributed.rank() == 0
+    place = Place(where, evaluation_precision(run.recipe, where))
     learner, step = run.trained_learner()
     branch = learner.framework.online
-    splits = open_splits(run.recipe, download=download, strict=strict)
-    say(f"{run.name}: scoring {len(splits.scored):,} images after step {step}")
-    trained = _score(run, branch, splits, place, "trained")
+    with exclusively(run.folder, "evaluate") if first else contextlib.nullcontext():
+        splits = open_splits(run.recipe, download=download, strict=strict)
+        if first:
+            say(f"{run.name}: scoring {len(splits.scored):,} images after step {step}")
+        extracted = extract_branch(run, branch, splits, place, "trained")
+        fresh = run.untrained_branch()
+        calibrated = recalibrate(run, fresh, splits, place)
+        reference = extract_branch(run, fresh, splits, place, "untrained")
+        if extracted is None or reference is None:
+            return {}  # the first process has the features, and does the rest
+        return _scored(run, learner, fresh, step, splits, place, (extracted, reference), calibrated)
+
+
+def _scored(
+    run: Run,
+    learner: Learner,
+    fresh: Branch,
+    step: int,
+    splits: Splits,
+    place: Place,
+    extracted: tuple[Extracted, Extracted],
+    calibrated: int,
+) -> dict[str, Any]:
+    """Every score of extracted features, written with them."""
+    branch = learner.framework.online
+    trained = _score(run, extracted[0], splits, place)
     (run.folder / SCORES).unlink(missing_ok=True)  # of other features, until the new ones are there
     write_features(
         run,
@@ -106,9 +133,7 @@ def evaluate(
         split="test" if splits.held_out else "train",
         threshold=gate_threshold(run.recipe),
     )
-    fresh = run.untrained_branch()
-    calibrated = _recalibrate(run, fresh, splits, place)
-    untrained = _score(run, fresh, splits, place, "untrained")
+    untrained = _score(run, extracted[1], splits, place)
     result = {
         "run": run.name,
         "method": run.recipe.method,
@@ -126,15 +151,15 @@ def evaluate(
         "trained": trained.scores,
         "untrained": untrained.scores,
         "planted": _planted(run.recipe, trained.features, splits.scored),
-        "gradient_conflict": gradient_conflict(run, branch, splits.train, device=where),
+        "gradient_conflict": gradient_conflict(run, branch, splits.train, device=place.device),
         "cost": branch_cost(branch, run.recipe.views.size),
         "timing": training_time(run.folder),
         "notes": splits.notes + _unfinished(run.recipe, step, len(splits.train)),
     }
-    plain = next(image_batches(splits.scored, _few(splits), run.preprocess, where, IMAGES))
+    plain = next(image_batches(splits.scored, _few(splits), run.preprocess, place.device, IMAGES))
     chosen = None if splits.scored.labels is None else splits.scored.labels[_few(splits)]
     result |= {
-        "query_view": query_view(run, learner.to(where), plain, chosen),
+        "query_view": query_view(run, learner.to(place.device), plain, chosen),
         "encoder_volume": volumes(branch, fresh, plain),
     }
     text = json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False)
@@ -161,28 +186,12 @@ def gate_threshold(recipe: Recipe) -> float | None:
     return float(settings["threshold"]) if hard else None
 
 
-def _score(run: Run, branch: Branch, splits: Splits, place: _Place, which: str) -> _Outcome:
-    """Features of a branch, and every score of them."""
-
-    def features_of(images: str) -> Features:
-        train = images == "train"
-        return extract(
-            branch,
-            run.preprocess,
-            splits.train if train else splits.scored,
-            indices=splits.chosen if train else None,
-            device=place.device,
-            precision=place.precision,
-            progress=f"{which} branch, {images} images",
-        )
-
-    settings = run.recipe.evaluation
-    train = features_of("train")
-    strongest = rank_dimensions(train.z.to(place.device))
-    scored = features_of("scored")
+def _score(run: Run, extracted: Extracted, splits: Splits, place: Place) -> _Outcome:
+    """Every score of extracted features."""
+    settings, scored = run.recipe.evaluation, extracted.scored
     scores = interpretability(
         scored,
-        strongest,
+        extracted.strongest,
         min_support=settings.min_support,
         seed=settings.seed,
         device=place.device,
@@ -190,8 +199,8 @@ def _score(run: Run, branch: Branch, splits: Splits, place: _Place, which: str) 
     if not splits.held_out:
         return _Outcome(scored, scores | unscored(NAMES, NO_HELD_OUT), {})
     read_off, probe = transfer(
-        train.h,
-        train.labels,
+        extracted.train_h,
+        extracted.train_labels,
         scored.h,
         scored.labels,
         classes=splits.classes,
@@ -201,18 +210,6 @@ def _score(run: Run, branch: Branch, splits: Splits, place: _Place, which: str) 
         device=place.device,
     )
     return _Outcome(scored, scores | read_off, probe)
-
-
-def _recalibrate(run: Run, branch: Branch, splits: Splits, place: _Place) -> int:
-    """Give an untrained branch the batch-norm statistics of training images, not (0, 1)."""
-    count = min(len(splits.chosen), CALIBRATION)
-    if count > BATCH:
-        count -= count % BATCH  # every batch counts alike
-    if count < 2:
-        return 0
-    images = image_batches(splits.train, splits.chosen[:count], run.preprocess, place.device)
-    with autocast(place.device, place.precision):
-        return recalibrate_batch_norm(branch.to(place.device), images)
 
 
 def _planted(recipe: Recipe, features: Features, images: ImageSet) -> dict[str, Any] | None:
@@ -234,7 +231,7 @@ def _planted(recipe: Recipe, features: Features, images: ImageSet) -> dict[str, 
     )
 
 
-def _settings(recipe: Recipe, splits: Splits, place: _Place) -> dict[str, Any]:
+def _settings(recipe: Recipe, splits: Splits, place: Place) -> dict[str, Any]:
     """What the numbers depend on, and was known before any was computed."""
     settings = recipe.evaluation
     return {
