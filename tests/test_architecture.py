@@ -13,12 +13,26 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 ORDER = [
     *("settings", "text", "types", "randomness", "distributed", "losses", "metrics", "data"),
     *("nets", "heads", "query_transforms", "regularisers", "branch", "frameworks", "learner"),
-    *("train", "recipe", "build", "run", "evaluate", "representation", "compare", "embed"),
+    *(
+        "train",
+        "sections",
+        "recipe",
+        "build",
+        "run",
+        "evaluate",
+        "representation",
+        "compare",
+        "embed",
+    ),
     *("answer", "explore", "pretraining", "preview", "listing", "cli"),
 ]
 """A part imports only parts to its left, and itself."""
 
-PLAIN_NUMBERS = {("train.batches", "ViewSettings"), ("train.loop", "Plan"), ("train.finite", "Plan")}
+PLAIN_NUMBERS = {
+    ("train.batches", "ViewSettings"),
+    ("train.loop", "Plan"),
+    ("train.finite", "Plan"),
+}
 """Below `build`, the only places that take a dataclass of settings: of plain numbers alone."""
 
 

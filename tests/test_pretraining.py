@@ -119,6 +119,41 @@ def test_what_cannot_be_built_is_refused_before_data_are_read(tmp_path, monkeypa
     assert not (tmp_path / "run").exists()
 
 
+IMPOSSIBLE = {
+    "framework.temperature=0": r"temperature must be .*0",
+    "framework.temperature=nan": r"framework\.temperature takes a finite number, got nan",
+    "head.prior=0": r"prior must .*0",
+    "head.prior=1": r"prior must .*1",
+    "head.temperature=0": r"temperature must .*0",
+    "head.name=top-k head.k=9 weights.gate_kl=none lr_of.framework.online.head.gate=none":
+        r"k must be at most the 8 dimensions of z, got 9",
+    "framework.name=moco framework.queue=0": r"queue needs sizes of at least 1, got 0",
+    "framework.name=moco framework.momentum=1.5": r"momentum must .*1\.5",
+    "query_transform.name=saib query_transform.patch=3": r"patches of 3 do not divide .*8x8",
+    "train.batch=1": r"train: batch must be at least 2",
+    "train.batch=8 train.accumulate=8": r"accumulate=8 leaves one image of batch=8",
+    "weights.gate_kl=-1": r"weights\.gate_kl must be at least 0, got -1",
+    "weights.contrast=inf": r"weights\.contrast takes a finite number",
+    "lr=-0.1": r"lr must be at least 0, got -0\.1",
+    "lr_of.framework.online.head.gate=-1": r"lr_of\.\S+\.gate must be at least 0",
+    "optimiser.momentum=1": r"momentum must be at least 0 and below 1, got 1",
+    "data.std=[0,1,1]": r"data: std must be above 0",
+    "data.bad_share=2": r"data: bad_share must be a share, 0 to 1, got 2",
+    "encoder.stem_stride=0": r"encoder: stem_stride must be at least 1, got 0",
+    "projector.dimensions=0": r"projector: dimensions must be at least 1, got 0",
+    "evaluation.knn_neighbours=0": r"evaluation: knn_neighbours must be at least 1, got 0",
+    "evaluation.knn_temperature=0": r"evaluation: knn_temperature must be above 0",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", IMPOSSIBLE)
+def test_impossible_settings_are_refused_by_name_before_data_are_read(tmp_path, monkeypatch, asked):
+    monkeypatch.setattr(pretraining, "open_images", None)
+    with pytest.raises(RecipeError, match=IMPOSSIBLE[asked]):
+        pretrain(tiny(*asked.split()), tmp_path / "run", device="cpu", say=silent)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_set_smaller_than_the_batch_is_trained_on_whole_aloud(tmp_path):
     said = []
     recipe = tiny("train.batch=64", "train.epochs=1", method="ncl")

@@ -14,11 +14,11 @@ from pellucid.build import build_learner, build_optimiser, build_views, source_s
 from pellucid.data.image_set import ImageSet, open_images
 from pellucid.recipe import Recipe
 from pellucid.run import ENVIRONMENT, Run, RunError, claim, start_run
-from pellucid.train import checkpoint
 from pellucid.train.device import hardware, join_processes, pick_device, resolve_precision
 from pellucid.train.exclusive import exclusively
 from pellucid.train.loop import train
 from pellucid.train.skipped import SKIPPED, list_skipped
+from pellucid.train.whole import write_text
 
 Say = Callable[[str], None]
 
@@ -54,7 +54,7 @@ def pretrain(
     recipe = claim(folder, recipe)
     precision = resolve_precision(recipe.train.precision, where)
     recipe = with_plan(recipe, precision=precision)
-    build_learner(recipe)  # a recipe that cannot be built is refused before data are read
+    build_optimiser(recipe, build_learner(recipe))  # what cannot be is refused before data are read
     images = open_images(
         split="train",
         limit=recipe.data.limit,
@@ -103,10 +103,11 @@ def fitting_batch(images: ImageSet, recipe: Recipe, strict: bool, say: Say) -> i
         RunError: the set is smaller than the batch and `strict`, or has too few images to contrast.
     """
     unit = recipe.train.accumulate * distributed.world_size()
-    if recipe.train.batch % unit:
+    if recipe.train.batch % unit or recipe.train.batch < 2 * unit:  # no contrast has one image
         raise RunError(
             f"train.batch={recipe.train.batch} cannot be shared by {distributed.world_size()} "
-            f"processes x {recipe.train.accumulate} micro-steps; take a multiple of {unit}"
+            f"processes x {recipe.train.accumulate} micro-steps of at least 2 images; "
+            f"take a multiple of {unit}, at least {2 * unit}"
         )
     if len(images) >= recipe.train.batch:
         return recipe.train.batch
@@ -134,4 +135,4 @@ def _describe(run: Run, images: ImageSet, machine: dict[str, str | int], say: Sa
         list_skipped(run.folder, images.skipped)
     facts = {"images": len(images), "notes": images.notes, "skipped": len(images.skipped)}
     text = json.dumps({**machine, "data": facts}, indent=1, ensure_ascii=False)
-    checkpoint.write_text(run.folder / ENVIRONMENT, text)
+    write_text(run.folder / ENVIRONMENT, text)

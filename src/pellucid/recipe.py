@@ -11,64 +11,20 @@ from typing import Any, Literal
 from pellucid.data.views import ViewSettings
 from pellucid.frameworks import FRAMEWORKS
 from pellucid.heads import HEADS
-from pellucid.nets.encoders import Stem
 from pellucid.query_transforms import QUERY_TRANSFORMS
 from pellucid.regularisers import REGULARISERS
+from pellucid.sections import (
+    DataSettings,
+    EncoderSettings,
+    EvaluationSettings,
+    ProjectorSettings,
+)
 from pellucid.settings import Choice, RecipeError, checked, coerce, parse_value, unknown
-from pellucid.train.batches import RGB
 from pellucid.train.optimisers import OPTIMISERS
 from pellucid.train.plan import Plan
 
 TREE = dict[str, Any]
 PAPER = "paper"
-
-
-@dataclass(frozen=True)
-class DataSettings:
-    """Which images, and how they are kept."""
-
-    source: str = "scenes"  # a known name, or a path to a folder of images or parquet files
-    root: str | None = None  # where a known name's files lie
-    stored_size: int | None = None  # side in memory, pixels; none: the images' own if all agree
-    limit: int | None = None  # train on this many images, drawn once from all
-    seed: int = 0  # of generated sets (`scenes`)
-    mean: RGB = (0.485, 0.456, 0.406)
-    std: RGB = (0.229, 0.224, 0.225)
-    image_column: str | None = None
-    label_column: str | None = None
-    holdout: float = 0.1  # share kept for evaluation when the source has no held-out split
-    memory_limit_gb: float = 4.0  # a larger set is streamed
-    bad_share: float = 0.01  # refuse a set of which more cannot be read
-
-
-@dataclass(frozen=True)
-class EncoderSettings:
-    """Which encoder, by timm name or `resnet18-thin`."""
-
-    name: str = "resnet18"
-    stem: Stem = "auto"
-    stem_padding: int = 1
-    stem_stride: int = 1  # 2 quarters the work of a step at 32 px
-
-
-@dataclass(frozen=True)
-class ProjectorSettings:
-    """Linear, ReLU, linear."""
-
-    hidden: int = 2048
-    dimensions: int = 256  # K
-    batch_norm: bool = False  # before the ReLU; BYOL has it, NCL and BayesNCL do not
-
-
-@dataclass(frozen=True)
-class EvaluationSettings:
-    """What the scores depend on."""
-
-    min_support: int = 10  # fewest active images of a dimension that is scored
-    knn_neighbours: int = 20
-    knn_temperature: float = 0.07
-    train_limit: int = 50_000  # labelled training images that probe and kNN read
-    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -163,13 +119,24 @@ def resolve(tree: Mapping[str, Any]) -> Recipe:
     for name, table in TABLES.items():
         parts[name] = Choice.of(tree.get(name, {}), table, name)
     for name, default in NUMBERS.items():
-        parts[name] = coerce(tree.get(name, default), float, name)
+        parts[name] = _at_least_0(coerce(tree.get(name, default), float, name), name)
     for name in NUMBER_MAPS:
         given = tree.get(name, {}).items()
         numbers = {key: coerce(value, float | None, f"{name}.{key}") for key, value in given}
-        parts[name] = {key: value for key, value in numbers.items() if value is not None}
+        parts[name] = {
+            key: _at_least_0(value, f"{name}.{key}")
+            for key, value in numbers.items()
+            if value is not None
+        }
     parts["regularisers"] = _regularisers(tree.get("regularisers", {}), parts["weights"])
     return Recipe(**parts)
+
+
+def _at_least_0(value: float, key: str) -> float:
+    # A negative weight would maximise what its term says is to be minimised.
+    if value < 0:
+        raise RecipeError(f"{key} must be at least 0, got {value}")
+    return value
 
 
 def _regularisers(given: TREE, weights: Mapping[str, float]) -> dict[str, dict[str, Any]]:

@@ -18,6 +18,7 @@ from pellucid.learner import Learner
 from pellucid.recipe import Recipe, resolve
 from pellucid.settings import RecipeError
 from pellucid.train import checkpoint
+from pellucid.train.whole import write_text
 
 RECIPE = "recipe.json"
 ENVIRONMENT = "environment.json"
@@ -104,7 +105,7 @@ def start_run(folder: Path, recipe: Recipe) -> Run:
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / RECIPE).exists():
         text = json.dumps(recipe.as_tree(), indent=1, ensure_ascii=False)
-        checkpoint.write_text(folder / RECIPE, text)
+        write_text(folder / RECIPE, text)
     return Run(folder, recipe)
 
 

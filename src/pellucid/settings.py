@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+_MOST = 3.4e38  # what fp32 holds
+
 
 class RecipeError(ValueError):
     """A key or value of a recipe that cannot be; the message names it and what would be right."""
@@ -48,7 +50,9 @@ def coerce(value: Any, kind: Any, key: str) -> Any:
         if not isinstance(value, list | tuple) or len(value) != len(arguments):
             raise RecipeError(f"{key} takes {len(arguments)} values like [0.1, 2.0], got {value!r}")
         return tuple(coerce(v, a, key) for v, a in zip(value, arguments, strict=True))
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+    if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
+        if not -_MOST <= value <= _MOST:  # so too for NaN
+            raise RecipeError(f"{key} takes a finite number, got {value!r}")
         return float(value)
     if kind is str and isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)

@@ -37,7 +37,6 @@ class Commands:
     """`pellucid` commands in children of one process (see harness.py), with or without a fault."""
 
     def __init__(self, folder):
-        self.folder = folder
         script = Path(__file__).with_name("harness.py")
         environment = {
             **os.environ,
@@ -51,22 +50,13 @@ class Commands:
             text=True,
             env=environment,
         )
-        self.number = 0
 
     def __call__(self, *arguments, folder, fault=None):
         """Run a command that works on a folder: its exit status, its changes, what it said."""
-        self.number += 1
-        log = self.folder / f"{self.number}.log"
-        job = {
-            "arguments": list(map(str, arguments)),
-            "log": str(log),
-            "folder": str(folder),
-            "fault": fault,
-        }
+        job = {"arguments": list(map(str, arguments)), "folder": str(folder), "fault": fault}
         self.process.stdin.write(json.dumps(job) + "\n")
         self.process.stdin.flush()
-        answer = json.loads(self.process.stdout.readline())
-        return Outcome(**answer, said=log.read_text("utf-8"))
+        return Outcome(**json.loads(self.process.stdout.readline()))
 
 
 class Outcome(NamedTuple):

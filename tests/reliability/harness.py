@@ -4,7 +4,6 @@ A script of its own, because a child is forked from a process that has loaded ev
 started no thread: a command then takes a second in place of ten. It reads a JSON job a line:
 
     arguments   of the command
-    log         the file for what the command prints
     folder      the directory whose changes are counted, as Python's audit events
     fault       None, or a kind with its moment:
         {"kind": "kill" | "term", "after": seconds}      a signal from outside
@@ -12,8 +11,8 @@ started no thread: a command then takes a second in place of ten. It reads a JSO
         {"kind": "full" | "readonly", "change": n}       from the n-th change on, none succeeds
         {"kind": "short", "change": n, "bytes": b}       from there on, files end after b bytes
 
-and answers with {"status": ..., "changes": ...}: the exit status, negative for a signal, and how
-many changes there were.
+and answers with {"status": ..., "changes": ..., "said": ...}: the exit status, negative for a
+signal, how many changes there were, and what the command printed.
 """
 
 import errno
@@ -22,6 +21,7 @@ import os
 import resource
 import signal
 import sys
+import threading
 import time
 
 SIGNALS = {"kill": signal.SIGKILL, "term": signal.SIGTERM}
@@ -67,10 +67,9 @@ def arm(fault, folder, changes):
     sys.addaudithook(hook)
 
 
-def child(job, counter):
-    log = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
+def child(job, counter, out):
+    os.dup2(out, 1)
+    os.dup2(out, 2)
     arm(job["fault"], job["folder"], [0, counter])
     status = main(job["arguments"])
     sys.stdout.flush()
@@ -80,25 +79,42 @@ def child(job, counter):
 
 def answer(job):
     counter = os.memfd_create("changes")
+    own, out = os.pipe()  # which no limit of file sizes ends
     pid = os.fork()
     if pid == 0:
         try:
-            child(job, counter)
+            child(job, counter, out)
         finally:
             os._exit(70)  # no exception of a child may reach the loop below
+    os.close(out)
+    said = []
+    reader = threading.Thread(target=lambda: said.extend(chunks_of(own)))
+    reader.start()
     fault = job["fault"] or {}
     if "after" in fault:
         ends = time.monotonic() + fault["after"]
-        while (
-            time.monotonic() < ends
-            and os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
-        ):
+        while time.monotonic() < ends and not has_ended(pid):
             time.sleep(0.005)
         os.kill(pid, SIGNALS[fault["kind"]])  # a child that has ended waits to be collected
     _, status = os.waitpid(pid, 0)
+    reader.join()
     changes = os.pread(counter, 20, 0)
     os.close(counter)
-    return {"status": os.waitstatus_to_exitcode(status), "changes": int(changes or 0)}
+    return {
+        "status": os.waitstatus_to_exitcode(status),
+        "changes": int(changes or 0),
+        "said": b"".join(said).decode("utf-8", "replace"),
+    }
+
+
+def chunks_of(pipe):
+    while chunk := os.read(pipe, 1 << 16):
+        yield chunk
+    os.close(pipe)
+
+
+def has_ended(pid):
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 if __name__ == "__main__":

@@ -206,16 +206,3 @@ def test_other_files_beside_checkpoints_are_left_alone(tmp_path):
         save(tmp_path, step, net, optimiser)
     assert (folder.parent / "notes.txt").read_text() == "mine"
     assert checkpoint.newest(tmp_path)[0] == 3
-
-
-def test_text_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
-    path = tmp_path / "scores.json"
-    checkpoint.write_text(path, "früher")
-
-    def cut(_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(checkpoint.os, "fsync", cut)
-    with pytest.raises(KeyboardInterrupt):
-        checkpoint.write_text(path, "later")
-    assert path.read_text("utf-8") == "früher"

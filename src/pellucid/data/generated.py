@@ -7,6 +7,7 @@ from jaxtyping import Int, UInt8
 from torch import Tensor
 
 from pellucid.data.scenes import BACKGROUNDS, make_scenes
+from pellucid.data.source import DataError
 
 
 class Labels(NamedTuple):
@@ -31,7 +32,12 @@ def scenes(
 ) -> Generated:
     """Digits on photographs (see `scenes.make_scenes`); 10,240 training and 2,048 test images."""
     count = count or {"train": 10_240, "test": 2_048}[split]
-    made = make_scenes(split, count, size=size or 32, seed=seed)
+    try:
+        made = make_scenes(split, count, size=size or 32, seed=seed)
+    except ValueError as error:
+        raise DataError(
+            f"scenes cannot be made with this stored_size, limit or seed: {error}"
+        ) from error
     return Generated(
         made.pixels,
         Labels(made.objects, tuple("0123456789")),

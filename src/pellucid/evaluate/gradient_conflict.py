@@ -15,6 +15,7 @@ from pellucid.metrics import Conflict, nt_xent_forces
 from pellucid.metrics import gradient_conflict as statistics
 from pellucid.randomness import seeded
 from pellucid.run import FEATURES, Run
+from pellucid.train.whole import whole_file
 
 CONFLICT = "conflict.safetensors"
 
@@ -130,14 +131,13 @@ def _representations(
 def _write(run: Run, parts: dict[str, Conflict]) -> None:
     folder = run.folder / FEATURES
     folder.mkdir(exist_ok=True)
-    temporary = folder / f".{CONFLICT}.writing"
     arrays = {
         f"{name}.{field}": getattr(part, field).contiguous()
         for name, part in parts.items()
         for field in ("mean", "variance", "ratio")
     }
-    save_file(arrays, temporary)
-    temporary.replace(folder / CONFLICT)
+    with whole_file(folder / CONFLICT) as temporary:
+        save_file(arrays, temporary)
 
 
 def _summary(part: Conflict, alive: Tensor) -> Json:

@@ -57,6 +57,8 @@ def byol(
         momentum: of the copy at the start; it rises to 1.
         predictor_hidden: hidden width of the predictor, which has a batch norm, as published.
     """
+    if predictor_hidden < 1:
+        raise ValueError(f"predictor_hidden must be at least 1, got {predictor_hidden}")
     predictor = mlp(dimensions, predictor_hidden, dimensions, batch_norm=True)
     return BYOL(online, predictor, momentum)
 

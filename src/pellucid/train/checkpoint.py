@@ -1,9 +1,7 @@
 """Checkpoints: tensors in safetensors, the rest in JSON; whole or not at all."""
 
-import contextlib
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +13,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from pellucid.train.whole import sync, write_text
+
 FOLDER = "checkpoint"
 TENSORS = "tensors.safetensors"
 STATE = "state.json"
@@ -24,22 +24,6 @@ KEPT = 2
 
 class CheckpointError(RuntimeError):
     """A checkpoint that is missing, damaged or of another model; the message names the file."""
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all: under a temporary name, then renamed."""
-    temporary = path.with_name(f".{path.name}.writing")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        error.filename, error.filename2 = str(path), None  # a full disk is reported without a name
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)  # room for others
-        raise
 
 
 def write_folder(final: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
@@ -65,12 +49,6 @@ def write_folder(final: Path, tensors: Mapping[str, Tensor], facts: Mapping[str,
             f"{final} cannot be written: {error}. What was saved before is whole: "
             "make room, or mend the disk, and start the same command again"
         ) from error
-
-
-def sync(path: Path) -> None:
-    """Wait until a file is on the disk, so that losing power cannot lose it."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
 
 
 def save(

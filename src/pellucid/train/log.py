@@ -14,9 +14,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from torch import Tensor
 
 from pellucid import distributed
-from pellucid.train.checkpoint import sync, write_text
 from pellucid.train.finite import NotFiniteError
 from pellucid.train.observe import alarms
+from pellucid.train.whole import sync, write_text
 from pellucid.types import Terms
 
 METRICS, TIMING = "metrics.jsonl", "timing.jsonl"

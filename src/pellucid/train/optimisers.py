@@ -74,6 +74,9 @@ def lars(groups: Groups, *, momentum: float = 0.9, trust: float = 0.02) -> Optim
         momentum: of the update.
         trust: eta; a matrix' step is min(eta |w| / (|g| + decay |w|), lr) along its gradient.
     """
+    _check_share("momentum", momentum)
+    if not trust > 0:
+        raise ValueError(f"trust must be above 0, got {trust}")
     return Lars(groups, momentum=momentum, trust_coeff=trust, trust_clip=True)
 
 
@@ -85,6 +88,9 @@ def sgd(groups: Groups, *, momentum: float = 0.9, nesterov: bool = False) -> Opt
         momentum: of the update.
         nesterov: Nesterov's form of the momentum.
     """
+    _check_share("momentum", momentum)
+    if nesterov and momentum == 0:
+        raise ValueError("nesterov needs a momentum above 0")
     return torch.optim.SGD(groups, lr=0.0, momentum=momentum, nesterov=nesterov)
 
 
@@ -96,7 +102,14 @@ def adamw(groups: Groups, *, beta1: float = 0.9, beta2: float = 0.999) -> Optimi
         beta1: decay of the first moment.
         beta2: decay of the second moment.
     """
+    _check_share("beta1", beta1)
+    _check_share("beta2", beta2)
     return torch.optim.AdamW(groups, lr=0.0, betas=(beta1, beta2))
+
+
+def _check_share(name: str, value: float) -> None:
+    if not 0 <= value < 1:
+        raise ValueError(f"{name} must be at least 0 and below 1, got {value}")
 
 
 OPTIMISERS: dict[str, Callable[..., Optimizer]] = {"lars": lars, "sgd": sgd, "adamw": adamw}

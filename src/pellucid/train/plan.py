@@ -31,6 +31,15 @@ class Plan:
             raise ValueError(f"batch must be at least 2 (a contrast needs two), got {self.batch}")
         if self.batch % self.accumulate:
             raise ValueError(f"accumulate={self.accumulate} does not divide batch={self.batch}")
+        if self.batch < 2 * self.accumulate:
+            raise ValueError(
+                f"accumulate={self.accumulate} leaves one image of batch={self.batch} a micro-step, "
+                "and a contrast needs two"
+            )
+        if self.checkpoint_minutes < 0:
+            raise ValueError(
+                f"checkpoint_minutes must be at least 0, got {self.checkpoint_minutes}"
+            )
         if not 0 <= self.warmup_epochs <= self.epochs:
             raise ValueError(
                 f"warmup_epochs must lie between 0 and epochs={self.epochs}, "

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pellucid.text import as_cell, one_line, valid
-from pellucid.train.checkpoint import write_text
+from pellucid.train.whole import write_text
 
 SKIPPED = "skipped.tsv"
 
