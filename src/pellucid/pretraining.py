@@ -12,8 +12,9 @@ import torch
 from pellucid import distributed
 from pellucid.build import build_learner, build_optimiser, build_views, source_settings
 from pellucid.data.image_set import ImageSet, open_images
+from pellucid.data.source import fingerprint
 from pellucid.recipe import Recipe
-from pellucid.run import ENVIRONMENT, Run, RunError, claim, start_run
+from pellucid.run import ENVIRONMENT, Run, RunError, claim, start_run, tree_of
 from pellucid.train.device import hardware, join_processes, pick_device, resolve_precision
 from pellucid.train.exclusive import exclusively
 from pellucid.train.loop import train
@@ -133,6 +134,19 @@ def _describe(run: Run, images: ImageSet, machine: dict[str, str | int], say: Sa
     if images.skipped:
         say(f"data: {len(images.skipped)} unreadable images skipped; see {run.folder / SKIPPED}")
         list_skipped(run.folder, images.skipped)
-    facts = {"images": len(images), "notes": images.notes, "skipped": len(images.skipped)}
+    names = fingerprint(images.names)
+    before = (tree_of(run.folder / ENVIRONMENT) or {}).get("data", {})
+    if before and before.get("names") != names:
+        say(
+            f"warning: the images have changed since this run began ({before.get('images')} then, "
+            f"{len(images)} now): it goes on with those that are there, and will not equal an "
+            "undisturbed run"
+        )
+    facts = {
+        "images": len(images),
+        "names": names,
+        "notes": images.notes,
+        "skipped": len(images.skipped),
+    }
     text = json.dumps({**machine, "data": facts}, indent=1, ensure_ascii=False)
     write_text(run.folder / ENVIRONMENT, text)

@@ -2,6 +2,7 @@ import hashlib
 import io
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -48,6 +49,35 @@ def held(source: Source, folder: Path, **options: object) -> Held:
     return hold(source, (6, 8), None, folder, **given)
 
 
+def endings(folder: Path) -> list[str]:
+    """Of the files in a cache, but for its locks."""
+    return sorted(path.suffix for path in folder.iterdir() if path.suffix != ".lock")
+
+
+def test_two_at_once_decode_once_and_have_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever comes second waits, and finds the work done."""
+    source = source_of(random_pixels(100))
+    with ThreadPoolExecutor(2) as pool:
+        one, other = pool.map(lambda _: held(source, tmp_path), range(2))
+    assert source.read.reads == 100
+    assert torch.equal(one.pixels, other.pixels)
+    assert "another process decodes the same images" in capsys.readouterr().err
+
+
+def test_what_a_killed_process_left_is_no_hindrance(tmp_path: Path) -> None:
+    source = source_of(random_pixels(10))
+    held(source, tmp_path)
+    (array,) = tmp_path.glob("*.npy")
+    expected = array.read_bytes()
+    array.rename(tmp_path / f"{array.name}.writing")
+    (tmp_path / f"{array.stem}.json").write_text("{")
+    held(source, tmp_path)
+    assert array.read_bytes() == expected
+    assert endings(tmp_path) == [".json", ".npy"]
+
+
 def test_pixels_come_back_exactly_and_only_once_decoded(tmp_path: Path) -> None:
     pixels = random_pixels(200)
     source = source_of(pixels)
@@ -63,7 +93,7 @@ def test_pixels_come_back_exactly_and_only_once_decoded(tmp_path: Path) -> None:
         for image in pixels
     ]
     assert first.hashes() == second.hashes() == Held(first.pixels).hashes() == expected
-    assert len(list((tmp_path / "new").iterdir())) == 2  # nothing unfinished is left
+    assert endings(tmp_path / "new") == [".json", ".npy"]  # nothing unfinished is left
     order = [torch.tensor([3, 199, 3]), torch.tensor([0])]
     assert [b.tolist() for b in first.batches(order)] == [first.pixels[o].tolist() for o in order]
 
@@ -92,7 +122,7 @@ def test_unreadable_images_are_skipped_within_bounds(tmp_path: Path) -> None:
         for folder in (tmp_path, tmp_path / "other"):
             with pytest.raises(DataError, match=r"0\.png \(no image"):
                 held(source, folder, **options)
-    assert not list((tmp_path / "other").iterdir())
+    assert endings(tmp_path / "other") == []
 
 
 def test_the_sidecar_says_what_is_in_the_file(tmp_path: Path) -> None:

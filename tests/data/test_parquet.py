@@ -134,6 +134,24 @@ def test_columns_are_found_by_type_and_then_by_name(tmp_path: Path) -> None:
         source_of(tmp_path / "c", image_column="left", label_column="species")
 
 
+def test_labels_of_other_types_are_taken_as_the_classes_they_are(tmp_path: Path) -> None:
+    photos = images([1, 2, 3])
+    kinds = {
+        "floats": (pa.array([1.0, float("nan"), 0.0]), ("0", "1"), [1, -1, 0]),
+        "bools": (pa.array([True, False, None]), ("False", "True"), [1, 0, -1]),
+        "categories": (pa.array(["b", "a", None]).dictionary_encode(), ("a", "b"), [1, 0, -1]),
+    }
+    for name, (labels, classes, numbers) in kinds.items():
+        write(tmp_path / name / "train.parquet", image=photos, label=labels)
+        source = source_of(tmp_path / name, holdout=0.0)
+        assert source.labels is not None
+        assert (source.classes, source.labels.tolist()) == (classes, numbers)
+    for bad in (0.5, float("inf")):
+        write(tmp_path / "half" / "train.parquet", image=photos, label=[0.0, 1.0, bad])
+        with pytest.raises(DataError, match=rf"train\.parquet: column label holds {bad}"):
+            source_of(tmp_path / "half")
+
+
 def test_integers_that_are_no_classes_are_not_taken_for_them(tmp_path: Path) -> None:
     write(tmp_path / "a" / "train.parquet", image=images([1, 2]), id=[10, 11])
     write(tmp_path / "b" / "train.parquet", image=images([1, 2]), width=[4, 4], height=[4, 4])

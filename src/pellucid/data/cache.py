@@ -2,19 +2,19 @@
 
 import hashlib
 import json
-import os
 import shutil
 import warnings
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 import torch
+from filelock import FileLock, Timeout
 from jaxtyping import Int, UInt8
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -128,18 +128,37 @@ def hold(
     held = _load(array, sidecar, key)
     if held is None:
         mixed = folder / f"{key}.mixed"  # so that the next start need not find out again
-        if mixed.exists():
-            raise MixedSizesError
-        try:
-            _decode_all(source, shape, size, (array, sidecar), key, workers, most_bad)
-        except MixedSizesError:
-            mixed.touch()
-            raise
-        held = _load(array, sidecar, key)
+        folder.mkdir(parents=True, exist_ok=True)
+        with _alone(folder / f"{key}.lock"):
+            if mixed.exists():
+                raise MixedSizesError
+            held = _load(array, sidecar, key)  # another process may have been at it
+            if held is None:
+                try:
+                    _decode_all(source, shape, size, (array, sidecar), key, workers, most_bad)
+                except MixedSizesError:
+                    mixed.touch()
+                    raise
+                held = _load(array, sidecar, key)
         if held is None:
             raise DataError(f"{array} was damaged while it was written: give another cache_dir")
     refuse_bad(held.skipped, most_bad, len(source))
     return held
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Hold a lock while decoding, so that two processes do not do the same work twice."""
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        Console(stderr=True).print("another process decodes the same images: waiting for it")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def allowed_bad(share: float, total: int) -> int:
@@ -192,14 +211,13 @@ def _decode_all(
     array = files[0]
     total, kept, hashes = len(source), list[int](), list[str]()
     skipped: list[tuple[str, str]] = []
-    array.parent.mkdir(parents=True, exist_ok=True)
     needed, free = total * 3 * shape[0] * shape[1], shutil.disk_usage(array.parent).free
     if needed > free:
         raise DataError(
             f"the decoded images need {needed / 1e9:.1f} GB and {array.parent} has "
             f"{free / 1e9:.1f}: give another cache_dir, or a smaller stored_size or memory_limit_gb"
         )
-    unfinished = [path.with_suffix(f"{path.suffix}.{os.getpid()}") for path in files]
+    unfinished = [path.with_suffix(f"{path.suffix}.writing") for path in files]
     try:
         with unfinished[0].open("wb") as out, closing(_decoded(source, size, workers)) as images:
             start = _write_header(out, (total, 3, *shape))

@@ -83,8 +83,15 @@ def _is_binary(kind: pa.DataType) -> bool:
 
 
 def _is_class(kind: pa.DataType) -> bool:
+    kinds = pa.types
+    if kinds.is_dictionary(kind):  # what pandas calls a categorical
+        kind = kind.value_type
     return any(
-        test(kind) for test in (pa.types.is_integer, pa.types.is_string, pa.types.is_large_string)
+        test(kind)
+        for test in (
+            *(kinds.is_integer, kinds.is_boolean, kinds.is_string, kinds.is_large_string),
+            kinds.is_floating,  # what pandas makes of whole numbers when some are missing
+        )
     )
 
 

@@ -1,6 +1,7 @@
 """Parquet files in the Hugging Face hub's layout: an image column, labels, a split in the name."""
 
 import bisect
+import math
 import re
 import threading
 from collections import OrderedDict, defaultdict
@@ -173,8 +174,24 @@ def _values(files: list[Path], columns: Columns) -> list[Any]:
         if columns.label is None:
             values += [None] * _rows(file)
         else:
-            values += pq.read_table(file, columns=[columns.label]).column(0).to_pylist()
+            column = pq.read_table(file, columns=[columns.label]).column(0)
+            found = column.to_pylist()
+            if pa.types.is_floating(column.type):
+                found = [_whole(value, columns.label, file) for value in found]
+            values += found
     return values
+
+
+def _whole(value: float | None, column: str, file: Path) -> int | None:
+    """A class that is stored as a float, as pandas does where some are missing."""
+    if value is None or math.isnan(value):
+        return None
+    if not value.is_integer():
+        raise DataError(
+            f"{file}: column {column} holds {value}, and a class is a whole number: "
+            "name the column of classes with label_column"
+        )
+    return int(value)
 
 
 def _is_label(value: Any) -> bool:

@@ -1,5 +1,6 @@
 """A set that does not fit in memory: worker processes decode the batches as they are asked for."""
 
+import signal
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -95,6 +96,7 @@ class Streamed:
             batch_size=None,
             sampler=order,
             num_workers=self._workers,
+            worker_init_fn=_leave_stopping_to_the_first,
             collate_fn=_as_it_is,  # type: ignore[arg-type]  # it is given a batch, not items
             generator=seeded(0, "stream"),  # else the loader draws from the global stream
         )
@@ -120,6 +122,14 @@ class Streamed:
             total = len(self._source)
             seen = max(int(self._seen.sum()), min(total, _ENOUGH_SEEN))
             refuse_bad(self.skipped, allowed_bad(self._bad_share, seen), seen)
+
+
+def _leave_stopping_to_the_first(_: int) -> None:
+    """Let the process that trains decide when to stop, and still have its batches until then."""
+    # Clusters and terminals send their signal to all processes, and a reader that dies of it would
+    # end the training before it is saved. Readers end with the process that they read for.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _as_it_is(batch: tuple[Tensor, Bad]) -> tuple[Tensor, Bad]:
