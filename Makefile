@@ -4,7 +4,9 @@ BIN := .venv/bin
 # One thread a worker: on few cores more threads than cores cost more than they bring.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --jaxtyping-packages=pellucid,beartype.beartype
 
-.PHONY: help demo test lint check format bench clean
+SOAK := build/soak.jsonl
+
+.PHONY: help demo test soak lint check format bench clean
 .DEFAULT_GOAL := help
 
 help:    ## this list
@@ -21,6 +23,11 @@ demo: .venv/ready   ## pretrain simclr, ncl and bayesncl on the built-in scenes,
 
 test: .venv/ready   ## all tests
 	$(PYTEST)
+
+soak: .venv/ready   ## reliability at length: interruptions, failing processes, fuzzing (half an hour)
+	mkdir -p build && rm -f $(SOAK)
+	PELLUCID_SOAK=$(CURDIR)/$(SOAK) $(PYTEST) tests/reliability tests/test_several_processes.py
+	$(BIN)/python tests/reliability/summary.py $(SOAK)
 
 lint: .venv/ready   ## formatting, lint and types
 	$(BIN)/ruff format --check .
