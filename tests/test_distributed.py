@@ -5,7 +5,17 @@ import torch
 from torch import distributed as dist
 from torch import multiprocessing, nn
 
-from pellucid.distributed import gather, rank, world_size
+from pellucid.distributed import (
+    LostProcessError,
+    collect,
+    gather,
+    gather_first,
+    largest,
+    rank,
+    together,
+    wait,
+    world_size,
+)
 from pellucid.heads import HEADS
 from pellucid.losses import info_nce, nt_xent
 from pellucid.types import Embedding
@@ -83,16 +93,28 @@ def one_of_two(own_rank, folder):
     torch.set_num_threads(1)
     store = f"file://{folder}/store"
     dist.init_process_group("gloo", init_method=store, rank=own_rank, world_size=WORLD)
-    torch.save(every_step(), f"{folder}/{own_rank}.pt")
+    shared = {
+        "largest": largest(own_rank, 7 - own_rank),
+        "collected": collect([own_rank, "x"] if own_rank else []),
+        "gathered": gather_first(own_rank * 10),
+    }
+    wait()
+    torch.save((every_step(), shared), f"{folder}/{own_rank}.pt")
     dist.destroy_process_group()
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory):
+def spawned(tmp_path_factory):
     """What each of two processes found."""
     folder = tmp_path_factory.mktemp("two")
     multiprocessing.spawn(one_of_two, args=(str(folder),), nprocs=WORLD)
     return [torch.load(folder / f"{own_rank}.pt") for own_rank in range(WORLD)]
+
+
+@pytest.fixture(scope="module")
+def both(spawned):
+    """The steps of each of two processes."""
+    return [steps for steps, _ in spawned]
 
 
 @pytest.mark.parametrize("loss", ["nt_xent", "info_nce"])
@@ -111,3 +133,30 @@ def test_without_a_process_group_a_gather_is_the_rows_themselves():
     rows = torch.ones(2, 3)
     assert gather(rows) is rows
     assert (rank(), world_size()) == (0, 1)
+
+
+def test_what_processes_tell_each_other(spawned):
+    (_, first), (_, second) = spawned
+    assert first["largest"] == second["largest"] == (1, 7)
+    assert first["collected"] == second["collected"] == [1, "x"]
+    assert (first["gathered"], second["gathered"]) == ([0, 10], [])
+
+
+def test_alone_there_is_nobody_to_ask():
+    wait()
+    assert (largest(3, -1), collect(["a"]), gather_first("a")) == ((3, -1), ["a"], ["a"])
+
+
+def test_an_error_of_one_process_alone_stays_what_it_is():
+    with pytest.raises(RuntimeError, match="/gloo/"), together():
+        raise RuntimeError("[/third_party/gloo/transport] closed")
+
+
+@pytest.mark.parametrize("error", [dist.DistBackendError("NCCL"), RuntimeError("a /gloo/ b")])
+def test_the_end_of_another_process_is_told_in_words(monkeypatch, error):
+    monkeypatch.setattr("pellucid.distributed.world_size", lambda: 2)
+    monkeypatch.setattr("pellucid.distributed.time.sleep", lambda _: None)
+    with pytest.raises(LostProcessError, match="another process ended"), together():
+        raise error
+    with pytest.raises(RuntimeError, match="^no such thing$"), together():
+        raise RuntimeError("no such thing")
