@@ -158,5 +158,5 @@ def test_the_end_of_another_process_is_told_in_words(monkeypatch, error):
     monkeypatch.setattr("pellucid.distributed.time.sleep", lambda _: None)
     with pytest.raises(LostProcessError, match="another process ended"), together():
         raise error
-    with pytest.raises(RuntimeError, match="^no such thing$"), together():
+    with pytest.raises(RuntimeError, match=r"^no such thing$"), together():
         raise RuntimeError("no such thing")

@@ -83,7 +83,8 @@ def train(
         ) from None
     finally:
         if distributed.rank() == 0:
-            list_skipped(run, images.skipped)
+            with contextlib.suppress(OSError):  # what ended the training is what must be told
+                list_skipped(run, images.skipped)
 
 
 def _train(
