@@ -180,9 +180,9 @@ def test_the_batch_is_the_largest_that_is_filled(count, settings, batch):
 
 
 def test_too_few_images_to_contrast_are_refused():
-    with pytest.raises(RunError, match=r"has 1 training images.*set train\.batch to at most 2"):
+    with pytest.raises(RunError, match=r"has 1 training images.*and 2 are the fewest for 1 proc"):
         fitting_batch(unlabelled(1), tiny("train.batch=64"), False, silent)
-    with pytest.raises(RunError, match="has 7 training images"):
+    with pytest.raises(RunError, match=r"has 7 .*8 are the fewest .*train\.accumulate=4"):
         fitting_batch(unlabelled(7), tiny("train.batch=64", "train.accumulate=4"), False, silent)
 
 

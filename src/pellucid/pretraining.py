@@ -113,10 +113,16 @@ def fitting_batch(images: ImageSet, recipe: Recipe, strict: bool, say: Say) -> i
     if len(images) >= recipe.train.batch:
         return recipe.train.batch
     batch = len(images) // unit * unit
-    if strict or batch < 2 * unit:
+    if batch < 2 * unit:
+        raise RunError(
+            f"{recipe.data.source} has {len(images)} training images, fewer than train.batch="
+            f"{recipe.train.batch}, and {2 * unit} are the fewest for {distributed.world_size()} "
+            f"processes x train.accumulate={recipe.train.accumulate}: lower those, or add images"
+        )
+    if strict:
         raise RunError(
             f"{recipe.data.source} has {len(images)} training images, fewer than "
-            f"train.batch={recipe.train.batch}; set train.batch to at most {max(batch, 2 * unit)}"
+            f"train.batch={recipe.train.batch}; set train.batch to at most {batch}"
         )
     say(f"only {len(images)} training images: train.batch {recipe.train.batch} becomes {batch}")
     return batch

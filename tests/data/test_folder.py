@@ -135,6 +135,68 @@ def test_what_is_no_file_is_skipped_and_counted(tmp_path: Path) -> None:
     assert "a/1.png" in open_folder(linked, "train", holdout=0.0).names
 
 
+def test_links_in_a_circle_and_pipes_are_skipped_by_name(tmp_path: Path) -> None:
+    put(tmp_path, "1.png", "2.png")
+    (tmp_path / "itself.jpg").symlink_to("itself.jpg")
+    (tmp_path / "to.jpg").symlink_to("fro.jpg")
+    (tmp_path / "fro.jpg").symlink_to("to.jpg")
+    os.mkfifo(tmp_path / "pipe.jpg")  # reading it would wait for ever
+    listing = list_folder(tmp_path)
+    assert list(listing.states) == ["1.png", "2.png"]
+    assert [stray.partition(" ")[0] for stray in listing.strays] == [
+        *("fro.jpg", "itself.jpg", "pipe.jpg", "to.jpg")
+    ]
+    assert listing.strays[2] == "pipe.jpg (no file)"
+    with pytest.raises(DataError, match=r"itself\.jpg"):
+        open_folder(tmp_path, "train", strict=True)
+
+
+def test_a_file_that_goes_while_the_folder_is_listed_is_a_stray(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path, "1.png", "2.png")
+    scan = os.scandir
+
+    class Gone:
+        """An entry whose file was there when the folder was read, and is no more."""
+
+        def __init__(self, entry: os.DirEntry[str]) -> None:
+            self.name, self.path = entry.name, entry.path
+
+        def is_dir(self) -> bool:
+            return False
+
+        def is_file(self) -> bool:
+            return True
+
+        def stat(self) -> os.stat_result:
+            raise FileNotFoundError(2, "No such file or directory", self.path)
+
+    def scanned(folder: str) -> list[object]:
+        return [Gone(entry) if entry.name == "2.png" else entry for entry in scan(folder)]
+
+    monkeypatch.setattr("pellucid.data.folder.os.scandir", scanned)
+    listing = list_folder(tmp_path)
+    monkeypatch.undo()
+    assert list(listing.states) == ["1.png"]
+    assert listing.strays == ["2.png (No such file or directory)"]
+
+
+def test_a_path_longer_than_the_system_opens_is_a_stray(tmp_path: Path) -> None:
+    put(tmp_path, "1.png")
+    here = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(20):  # each made from within the one above, for the whole path is too long
+        os.mkdir("d" * 250, dir_fd=here)
+        inner = os.open("d" * 250, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+    listing = list_folder(tmp_path)
+    assert list(listing.states) == ["1.png"]
+    assert len(listing.strays) == 1
+    assert listing.strays[0].endswith("/ (File name too long)")
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_unreadable_files_are_skipped(tmp_path: Path) -> None:
     put(tmp_path, "1.png", "2.png")

@@ -147,8 +147,45 @@ def test_a_set_that_is_unreadable_throughout_ends(tmp_path: Path) -> None:
     for limit in (0.0, 4.0):
         with pytest.raises(DataError, match=r"a/000\.png"):
             all_of(opened(tmp_path / "set", memory_limit_gb=limit, workers=1, bad_share=0.2))
-    with pytest.raises(DataError, match="none of 10 images"):
-        opened(tmp_path / "set", bad_share=1.0)
+        with pytest.raises(DataError, match="none of 10 images"):
+            all_of(opened(tmp_path / "set", memory_limit_gb=limit, workers=1, bad_share=1.0))
+
+
+def test_a_disk_that_is_lost_while_streaming_is_told_after_few_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path / "set", 60)
+    images = opened(tmp_path / "set", memory_limit_gb=0.0, workers=0, bad_share=0.5)
+    reads = []
+
+    def lost(path: Path) -> bytes:
+        reads.append(path)
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(Path, "read_bytes", lost)
+    with pytest.raises(DataError, match=r"a/000\.png \(cannot be read: Input/output error\)"):
+        all_of(images, batch=30)
+    assert len(reads) == 31  # one more than the share
+
+
+def test_a_file_without_permission_is_named_and_borne_within_the_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path / "set", 20)
+    read = Path.read_bytes
+
+    def locked(path: Path) -> bytes:  # the system lets root read everything
+        if path.name == "004.png":
+            raise PermissionError(13, "Permission denied", str(path))
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", locked)
+    for limit in (0.0, 4.0):
+        images = opened(
+            tmp_path / "set", memory_limit_gb=limit, workers=0 if limit == 0 else 1, bad_share=0.05
+        )
+        all_of(images)
+        assert images.skipped == [("a/004.png", "cannot be read: Permission denied")]
 
 
 def test_limit_takes_the_same_images_from_all_over(tmp_path: Path) -> None:

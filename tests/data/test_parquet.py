@@ -1,5 +1,6 @@
 import io
 import json
+import os
 import pickle
 import threading
 from pathlib import Path
@@ -146,6 +147,8 @@ def test_labels_of_other_types_are_taken_as_the_classes_they_are(tmp_path: Path)
         source = source_of(tmp_path / name, holdout=0.0)
         assert source.labels is not None
         assert (source.classes, source.labels.tolist()) == (classes, numbers)
+    write(tmp_path / "null" / "train.parquet", image=photos, label=pa.nulls(3))
+    assert source_of(tmp_path / "null", holdout=0.0).labels is None
     for bad in (0.5, float("inf")):
         write(tmp_path / "half" / "train.parquet", image=photos, label=[0.0, 1.0, bad])
         with pytest.raises(DataError, match=rf"train\.parquet: column label holds {bad}"):
@@ -197,6 +200,48 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
     file.unlink()
     write(tmp_path / "test.parquet", image=images([1]))
     with pytest.raises(DataError, match="no train split; there is test"):
+        source_of(tmp_path)
+
+
+def test_a_table_that_is_a_broken_link_or_a_folder_is_no_crash(tmp_path: Path) -> None:
+    (tmp_path / "train.parquet").symlink_to("nowhere")
+    with pytest.raises(DataError, match=r"train\.parquet is a broken link"):
+        source_of(tmp_path)
+    (tmp_path / "train.parquet").unlink()
+    (tmp_path / "train.parquet").mkdir()
+    (tmp_path / ".hidden").mkdir()
+    write(tmp_path / ".hidden" / "train.parquet", image=images([1]))
+    assert find_parquet(tmp_path) == {}
+
+
+def test_a_path_longer_than_the_system_opens_is_passed_by(tmp_path: Path) -> None:
+    write(tmp_path / "train.parquet", image=images([1, 2]))
+    here = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(20):  # each made from within the one above
+        os.mkdir("d" * 250, dir_fd=here)
+        inner = os.open("d" * 250, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+    assert find_parquet(tmp_path) == {tmp_path: {"train": [tmp_path / "train.parquet"]}}
+
+
+def test_a_damaged_column_of_labels_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "train.parquet"
+    write(file, image=images([1, 2]), label=[0, 1])
+    column = pq.read_metadata(file).row_group(0).column(2)
+    assert column.path_in_schema == "label"
+    data, start = bytearray(file.read_bytes()), column.dictionary_page_offset
+    data[start : start + 12] = b"\xff" * 12
+    file.write_bytes(data)
+    with pytest.raises(DataError, match=r"train\.parquet: column label is damaged"):
+        source_of(tmp_path)
+
+
+def test_a_column_of_words_here_and_numbers_there_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "train.parquet", image=images([1, 2]), label=[0, 1])
+    write(tmp_path / "test.parquet", image=images([3, 4]), label=["a", "b"])
+    with pytest.raises(DataError, match=r"column label holds words in one file and numbers"):
         source_of(tmp_path)
 
 

@@ -86,7 +86,8 @@ def pixels_of(source: Source, index: int, size: int | None) -> UInt8[np.ndarray,
 
 def _reason(error: Exception) -> str:
     """Without the path that the system adds: reasons are kept with a run, which people share."""
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+    reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return " ".join(reason.split())  # pyarrow's go over several lines
 
 
 def try_pixels(source: Source, index: int, size: int | None) -> np.ndarray | UnreadableImageError:
@@ -292,10 +293,7 @@ def _decoded(source: Source, size: int | None, workers: int) -> Generator[_Decod
 
 def _bar(console: Console) -> Progress:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    hidden = not console.is_terminal
     return Progress(
-        *columns,
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
+        *columns, TimeRemainingColumn(), console=console, transient=True, disable=hidden
     )

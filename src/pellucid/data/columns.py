@@ -91,6 +91,7 @@ def _is_class(kind: pa.DataType) -> bool:
         for test in (
             *(kinds.is_integer, kinds.is_boolean, kinds.is_string, kinds.is_large_string),
             kinds.is_floating,  # what pandas makes of whole numbers when some are missing
+            kinds.is_null,  # all are
         )
     )
 

@@ -40,7 +40,7 @@ class Listing:
     """The images, each with its size and time of change."""
     subfolders: list[str]
     strays: list[str]
-    """What cannot be used: other files, broken links, folders that cannot be entered."""
+    """What cannot be used: other files, broken links, pipes, folders that cannot be entered."""
     hidden: int
 
     def folder_of(self, name: str) -> str | None:
@@ -80,24 +80,30 @@ def list_folder(root: Path, prefix: str = "") -> Listing:
             continue
         for entry in entries:
             name = below + entry.name
+            try:
+                is_folder, is_file = entry.is_dir(), entry.is_file()
+                state = entry.stat() if is_file else None
+            except OSError as error:  # a link to itself, or a file that has just gone
+                strays.append(f"{name} ({error.strerror})")
+                continue
             is_image = entry.name.lower().endswith(endings)
             if entry.name.startswith(".") or entry.name.lower() in _SYSTEM_FILES:
                 hidden += 1
-            elif entry.is_dir():
+            elif is_folder:
                 real = os.path.realpath(entry.path)
                 if is_image:
                     strays.append(f"{name} (a folder)")
                 elif real not in entered:  # a link may lead back up
                     entered.add(real)
                     pending.append(f"{name}/")
-            elif not entry.is_file():
-                strays.append(f"{name} (a broken link)")
+            elif state is None:
+                what = "a broken link" if entry.is_symlink() else "no file"
+                strays.append(f"{name} ({what})")
             elif not is_image:
                 strays.append(name)
             elif not os.access(entry.path, os.R_OK):
                 strays.append(f"{name} (not readable)")
             else:
-                state = entry.stat()
                 states[name] = f"{state.st_size} {state.st_mtime_ns}"
     states = dict(sorted(states.items()))
     return Listing(prefix, states, subfolders(root / prefix), sorted(strays), hidden)

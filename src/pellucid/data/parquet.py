@@ -2,9 +2,11 @@
 
 import bisect
 import math
+import os
 import re
 import threading
 from collections import OrderedDict, defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -77,11 +79,9 @@ def find_parquet(root: Path) -> dict[Path, Splits]:
     A file's split stands in its name (`train-00000-of-00002.parquet`, `train.parquet`) or is the
     name of the folder that it lies in.
     """
-    files = [root] if root.is_file() else sorted(root.rglob("*.parquet"))
+    files = [root] if root.is_file() else sorted(_below(root))
     found: dict[Path, Splits] = defaultdict(lambda: defaultdict(list))
     for file in files:
-        if any(part.startswith(".") for part in file.relative_to(root).parts):
-            continue
         shard = _SHARD.fullmatch(file.name)
         split = shard["split"].lower() if shard else re.split(r"\W", file.stem.lower())[0]
         folder = file.parent
@@ -91,6 +91,16 @@ def find_parquet(root: Path) -> dict[Path, Splits]:
             folder = folder.parent
         found[folder][split].append(file)
     return {folder: dict(splits) for folder, splits in found.items()}
+
+
+def _below(root: Path) -> Iterator[Path]:
+    """The parquet files in a folder and the folders below it that are not hidden."""
+    # `walk` passes by what it cannot enter, and makes no object of each of a million images.
+    for folder, inner, names in os.walk(root):
+        inner[:] = [name for name in inner if not name.startswith(".")]
+        for name in names:
+            if name.endswith(".parquet") and not name.startswith("."):
+                yield Path(folder, name)
 
 
 def open_parquet(
@@ -156,6 +166,8 @@ def _rows(file: Path) -> int:
 def _open(file: Path) -> Any:
     try:
         return pq.ParquetFile(file)
+    except FileNotFoundError:
+        raise DataError(f"{file} is a broken link, or has just been removed") from None
     except (pa.ArrowException, OSError) as error:
         with file.open("rb") as opened:
             if opened.read(40).startswith(b"version https://git-lfs"):
@@ -174,12 +186,20 @@ def _values(files: list[Path], columns: Columns) -> list[Any]:
         if columns.label is None:
             values += [None] * _rows(file)
         else:
-            column = pq.read_table(file, columns=[columns.label]).column(0)
+            column = _column(file, columns.label)
             found = column.to_pylist()
             if pa.types.is_floating(column.type):
                 found = [_whole(value, columns.label, file) for value in found]
             values += found
     return values
+
+
+def _column(file: Path, name: str) -> Any:
+    try:
+        return pq.read_table(file, columns=[name]).column(0)
+    except (pa.ArrowException, OSError) as error:
+        reason = " ".join(str(error).split())
+        raise DataError(f"{file}: column {name} is damaged: fetch it again ({reason})") from error
 
 
 def _whole(value: float | None, column: str, file: Path) -> int | None:
@@ -205,6 +225,11 @@ def _distinct(
     if columns.label is None:
         return None
     present = [value for found in values.values() for value in found if _is_label(value)]
+    if len({isinstance(value, str) for value in present}) > 1:
+        raise DataError(
+            f"column {columns.label} holds words in one file and numbers in another: "
+            "name a column that is alike in all with label_column"
+        )
     classes = tuple(sorted(set(present)))
     if columns.guessed and len(classes) == len(present):
         notes.append(f"column {columns.label} differs in every row, so it is not taken for labels")

@@ -10,10 +10,10 @@ from torch.utils.data import DataLoader, Dataset
 
 from pellucid.data.cache import allowed_bad, content_hash, pixels_of, refuse_bad
 from pellucid.data.decode import UnreadableImageError
-from pellucid.data.source import DataError, Source
+from pellucid.data.source import DataError, Source, some
 from pellucid.randomness import seeded
 
-Bad = list[tuple[int, str]]
+Bad = dict[int, str]
 """The indices of unreadable images, with the reasons."""
 
 _ENOUGH_SEEN = 1000
@@ -27,15 +27,19 @@ class _Decoder(Dataset[tuple[Tensor, Bad]]):
         self.source, self.shape, self.size, self.most_bad = source, shape, size, most_bad
 
     def __getitem__(self, indices: Int[Tensor, " b"]) -> tuple[UInt8[Tensor, "b 3 H W"], Bad]:
-        bad: Bad = []
+        bad: Bad = {}
         pixels = torch.zeros((len(indices), 3, *self.shape), dtype=torch.uint8)
         for place, index in zip(pixels, indices.tolist(), strict=True):
-            for step in range(self.most_bad + 1):  # beyond, the reader gives up
+            for step in range(len(self.source)):
+                if len(bad) > self.most_bad:  # the reader gives up; a lost disk is told at once
+                    return pixels, bad
                 tried = (index + step) % len(self.source)
+                if tried in bad:
+                    continue
                 try:
                     image = pixels_of(self.source, tried, self.size)
                 except UnreadableImageError as failure:
-                    bad.append((tried, failure.reason))
+                    bad[tried] = failure.reason
                     continue
                 if image.shape[1:] != self.shape:
                     raise DataError(
@@ -113,13 +117,16 @@ class Streamed:
 
     def _note(self, indices: Int[Tensor, " b"], bad: Bad) -> None:
         self._bad.update(bad)
-        unreadable = torch.tensor([index for index, _ in bad], dtype=torch.int64)
+        unreadable = torch.tensor(list(bad), dtype=torch.int64)
         self._seen[indices] = True
         self._seen[unreadable] = True
         if self._labels is not None:
             self._labels[unreadable] = -1
         if self._bad:
             total = len(self._source)
+            if len(self._bad) == total:
+                names = some(self._source.names)
+                raise DataError(f"none of {total} images can be read: {names}")
             seen = max(int(self._seen.sum()), min(total, _ENOUGH_SEEN))
             refuse_bad(self.skipped, allowed_bad(self._bad_share, seen), seen)
 
