@@ -5,6 +5,7 @@ import signal
 
 import pytest
 import torch
+from torch.nn import functional
 
 from pellucid import pretraining
 from pellucid.data.image_set import ImageSet
@@ -184,6 +185,25 @@ def test_too_few_images_to_contrast_are_refused():
         fitting_batch(unlabelled(1), tiny("train.batch=64"), False, silent)
     with pytest.raises(RunError, match=r"has 7 .*8 are the fewest .*train\.accumulate=4"):
         fitting_batch(unlabelled(7), tiny("train.batch=64", "train.accumulate=4"), False, silent)
+
+
+@pytest.mark.parametrize(("count", "batch", "accumulate"), [(5, 8, 1), (9, 4, 1), (9, 4, 2)])
+@pytest.mark.parametrize("method", ["simclr", "ie-moco", "ie-byol"])
+def test_no_batch_of_one_image_goes_through_batch_norm(
+    tmp_path, monkeypatch, method, count, batch, accumulate
+):
+    seen, batch_norm = [], functional.batch_norm
+
+    def spy(x, mean, variance, weight, bias, training, *rest):
+        seen.extend([len(x)] if training else [])
+        return batch_norm(x, mean, variance, weight, bias, training, *rest)
+
+    monkeypatch.setattr(functional, "batch_norm", spy)
+    cheap = {"ie-moco": ["framework.queue=11"], "ie-byol": ["framework.predictor_hidden=16"]}
+    loop = [f"data.limit={count}", f"train.batch={batch}", f"train.accumulate={accumulate}"]
+    recipe = tiny(*loop, *cheap.get(method, []), method=method)
+    pretrain(recipe, tmp_path / "run", device="cpu", say=silent)
+    assert min(seen) >= 2
 
 
 def test_a_batch_that_processes_cannot_share_is_refused(monkeypatch):
