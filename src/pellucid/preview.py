@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from pellucid.build import build_learner, build_optimiser, build_views, source_settings
 from pellucid.data.image_set import open_images
@@ -16,6 +17,7 @@ from pellucid.evaluate.sheet import SHOWN, display, write_sheet, write_transform
 from pellucid.learner import weigh
 from pellucid.pretraining import fitting_batch, with_plan
 from pellucid.recipe import Recipe
+from pellucid.text import one_line
 from pellucid.train.device import autocast, hardware, pick_device, resolve_precision
 from pellucid.train.loop import layout
 
@@ -97,7 +99,8 @@ def preview(
     each = sorted(seconds[1:])[TIMED // 2]
     steps = plan.epochs * (len(images) // plan.batch)
 
-    table = Table(title=f"{recipe.method} on {recipe.data.source}")
+    title = one_line(f"{recipe.method} on {recipe.data.source}")
+    table = Table(title=Text(title, style="table.title"))
     for column in ("part", "parameters", "FLOPs an image"):
         table.add_column(column, justify="left" if column == "part" else "right")
     for part in ("encoder", "projector", "head"):

@@ -119,7 +119,7 @@ def test_damaged_and_foreign_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="format 99, this version reads 1"):
         read_features(run)
     facts.write_text(json.dumps(content | {"images": 5}))
-    with pytest.raises(RunError, match="does not belong"):
+    with pytest.raises(RunError, match="images is 5 and not 6, which does not fit"):
         read_features(run)
     facts.write_text("{")
     with pytest.raises(RunError, match=r"test\.json cannot be read"):

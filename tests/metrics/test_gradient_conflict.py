@@ -105,3 +105,26 @@ def test_what_views_are_refused() -> None:
         nt_xent_forces(z, torch.ones(3, 2), 0.2)
     with pytest.raises(ValueError, match="finite rows"):
         nt_xent_forces(z, z * math.inf, 0.2)
+
+
+def test_gradients_whose_squares_overflow_are_refused() -> None:
+    kinds = {torch.float64: 1e200, torch.float32: 1e38}
+    for kind, large in kinds.items():
+        gradients = torch.tensor([[large], [-large]], dtype=kind)
+        if kind == torch.float32:  # fp64 holds the squares of any fp32
+            assert gradient_conflict([gradients]).mean.item() == 0
+            continue
+        with pytest.raises(ValueError, match="too large: their squares must be finite in fp64"):
+            gradient_conflict([gradients])
+
+
+def test_widths_are_compared_with_empty_batches_too() -> None:
+    with pytest.raises(ValueError, match=r"\[B, 3\] as in the first batch, got \(2, 4\)"):
+        gradient_conflict([torch.zeros(0, 3), torch.zeros(2, 4)])
+
+
+def test_forces_on_rows_without_a_finite_length_are_refused() -> None:
+    rows = torch.ones(2, 3)
+    with pytest.raises(ValueError, match="the squares of 1e\\+20 are not: the branch has diverged"):
+        nt_xent_forces(rows, rows * 1e20, 0.2)
+    assert nt_xent_forces(rows, rows * 1e15, 0.2).repulsion.isfinite().all()

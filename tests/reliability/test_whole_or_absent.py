@@ -9,6 +9,7 @@ import pytest
 from pellucid.embed.shard import shard_facts
 from pellucid.evaluate.store import read_features
 from pellucid.run import RunError, open_run
+from pellucid.train.exclusive import exclusively
 
 KINDS = ("kill", "full", "readonly", "short")
 
@@ -108,3 +109,26 @@ def test_interrupted_at_any_change_of_its_directory_it_is_whole_or_absent(
         for name, content in expected.items():
             assert again[name] == content, name
     figure(f"interrupted {verb}", moments=interrupted, identical=interrupted)
+
+
+@pytest.mark.parametrize("verb", ["pretrain", "evaluate", "embed"])
+def test_a_second_process_on_one_directory_is_refused(
+    commands, run, photographs, tiny, tmp_path, verb
+):
+    settings = [*tiny, "train.epochs=1", "head.hidden=16"]
+    folder = tmp_path / "out" if verb == "embed" else run
+    arguments = {
+        "pretrain": ["bayesncl", photographs, "small", *settings, "--out", run],
+        "evaluate": [run],
+        "embed": [run, "--data", photographs, "--out", folder],
+    }[verb]
+    folder.mkdir(exist_ok=True)
+    before = files_below(folder)
+    with exclusively(folder, verb):
+        refused = commands(verb, *arguments, folder=folder)
+    assert refused.status == 1
+    assert f"error: another process runs `pellucid {verb}` on {folder}" in " ".join(
+        refused.said.split()
+    )
+    assert files_below(folder) == before
+    assert commands(verb, *arguments, folder=folder).status == 0

@@ -11,6 +11,7 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from pellucid.compare.figure import INK, PALETTE
+from pellucid.train.whole import whole_file
 
 PALE, QUIET = "#e6e6e6", "#666666"
 POSITIVE, NEGATIVE = PALETTE[0], PALETTE[1]
@@ -93,9 +94,7 @@ class Canvas:
         self._axes.set_xlim(0, width)
         self._axes.set_ylim(height, 0)
         out.parent.mkdir(parents=True, exist_ok=True)
-        temporary = out.with_name(f".{out.name}.writing")
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), whole_file(out) as temporary:
             # Images may be called anything; a letter that the font lacks becomes a box.
             warnings.filterwarnings("ignore", message="Glyph .* missing from")
             self._figure.savefig(temporary, format="png")
-        temporary.replace(out)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pellucid.run import RunError
 from pellucid.text import valid
-from pellucid.train.checkpoint import write_text
+from pellucid.train.whole import write_text
 
 ENDINGS = (".png", ".html")
 
@@ -58,7 +58,7 @@ def write_page(out: Path, template: str, **content: Any) -> None:
     environment.filters["valid"] = valid
     text = environment.get_template(template).render(style=style, digest=digest, **content)
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_text(out, text)
+    write_text(out, valid(text))
 
 
 def data_uri(pixels: UInt8[Tensor, "3 h w"]) -> str:

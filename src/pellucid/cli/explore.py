@@ -1,6 +1,7 @@
 """`pellucid explore`."""
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,7 +51,7 @@ def run(options: argparse.Namespace) -> None:
     """Write the page."""
     from pellucid.explore.page import explore
     from pellucid.representation.representation import open_representation
-    from pellucid.text import valid
+    from pellucid.text import one_line, valid
 
     representation = representation_of(options)
     if options.names is not None:
@@ -67,4 +68,5 @@ def run(options: argparse.Namespace) -> None:
         file_names=not options.no_names,
         say=say,
     )
-    print(valid(str(written.path)))
+    path = valid(str(written.path))
+    print(one_line(path) if sys.stdout.isatty() else path)  # a script takes it as it is

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from pellucid.text import for_terminal
+
 if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
 Run = Callable[[argparse.Namespace], None]
@@ -40,4 +42,4 @@ def add_data_flags(parser: argparse.ArgumentParser) -> None:
 
 def say(line: str) -> None:
     """Print a line for the user, beside what a verb prints as its result."""
-    Console(stderr=True, highlight=False, soft_wrap=True, markup=False).print(line)
+    Console(stderr=True, highlight=False, soft_wrap=True, markup=False).print(for_terminal(line))

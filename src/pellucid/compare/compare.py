@@ -29,8 +29,8 @@ from pellucid.compare.recurrence import RULE, Recurrence, groups_to_match, recur
 from pellucid.compare.recurrence_figure import draw_recurrence
 from pellucid.compare.recurrence_files import recurrence_csv, recurrence_markdown
 from pellucid.run import RunError
-from pellucid.text import as_cell
-from pellucid.train.checkpoint import write_text
+from pellucid.text import as_cell, for_terminal, one_line
+from pellucid.train.whole import whole_file, write_text
 
 TABLE, CELLS, FIGURE = "compare.md", "compare.csv", "compare.png"
 DIMENSIONS, DIMENSIONS_FIGURE = "dimensions.csv", "dimensions.png"
@@ -81,14 +81,14 @@ def compare(
     notes = [*notes_on(rows, evaluated), *differing]
     print_table(rows, columns, best, console)
     for note in notes:
-        console.print(Text(note), soft_wrap=True)
+        console.print(Text(for_terminal(note)), soft_wrap=True)
     recurring, unmatched = match_groups(evaluated)
     for line in [
         *(one.sentence() for one in recurring),
         *([RULE] if recurring else []),
         *unmatched,
     ]:
-        console.print(Text(line), soft_wrap=True)
+        console.print(Text(for_terminal(line)), soft_wrap=True)
     if out is None:
         return
     out.mkdir(parents=True, exist_ok=True)
@@ -99,7 +99,7 @@ def compare(
     drawn = write_figure(out / FIGURE, rows, data)
     write_recurrence(out, recurring)
     missing = "" if drawn else "; no figure, since no run has both a consistency and a probe"
-    console.print(Text(f"written to {out}{missing}"), soft_wrap=True)
+    console.print(Text(for_terminal(f"written to {out}{missing}")), soft_wrap=True)
 
 
 def match_groups(evaluated: Sequence[Evaluated]) -> tuple[list[Recurrence], list[str]]:
@@ -120,9 +120,8 @@ def write_recurrence(out: Path, found: Sequence[Recurrence]) -> None:
         (out / DIMENSIONS_FIGURE).unlink(missing_ok=True)
         return
     write_text(out / DIMENSIONS, recurrence_csv(found))
-    temporary = out / f".{DIMENSIONS_FIGURE}.writing"
-    draw_recurrence(found, temporary)
-    temporary.replace(out / DIMENSIONS_FIGURE)
+    with whole_file(out / DIMENSIONS_FIGURE) as temporary:
+        draw_recurrence(found, temporary)
 
 
 def print_table(
@@ -135,7 +134,7 @@ def print_table(
         for cell, column in zip(cells, columns, strict=True):
             if best.get(column.key) == row.label:
                 cell.stylize("bold")
-        grid.append([Text(row.label), *cells])
+        grid.append([Text(one_line(row.label)), *cells])
     upright, turned = _table(grid), _table([list(line) for line in zip(*grid, strict=True)])
     widths = [
         Measurement.get(console, console.options.update(max_width=10_000), table).maximum
@@ -194,12 +193,13 @@ def as_csv(rows: Sequence[Row], columns: Sequence[Column]) -> str:
         ]
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    names = {"value": "", "spread": "_std"}
-    heads = [f"{key}{names.get(field, f'_{field}')}" for key, field in wanted]
+    ends = {"value": "", "spread": "_std"}
+    heads = [f"{key}{ends.get(field, f'_{field}')}" for key, field in wanted]
     writer.writerow(["run", "method", "runs", *heads])
     for row in rows:
         values = [getattr(row.cells.get(key, Cell()), field) for key, field in wanted]
-        writer.writerow([as_cell(row.label), as_cell(row.method), row.runs, *values])
+        names = (as_cell(one_line(name)) for name in (row.label, row.method))
+        writer.writerow([*names, row.runs, *values])
     return file.getvalue()
 
 
@@ -214,9 +214,8 @@ def write_figure(path: Path, rows: Sequence[Row], data: object) -> bool:
         path.unlink(missing_ok=True)  # one of earlier runs would be taken for these
         return False
     title = "What a probe reads, and what single dimensions say"
-    temporary = path.with_name(f".{path.name}.writing")
-    draw_comparison(points, f"{title}: {data}" if data else title, temporary)
-    temporary.replace(path)
+    with whole_file(path) as temporary:
+        draw_comparison(points, f"{title}: {data}" if data else title, temporary)
     return True
 
 

@@ -145,8 +145,9 @@ def cell_at(scores: Json, which: str, column: Column) -> Cell | None:
     for key in column.path:
         at = at.get(key) if isinstance(at, dict) else None
     if isinstance(at, dict):
-        return Cell(**{name: at.get(name) for name in Cell._fields})
-    return Cell(value=round(at * column.scale, 6)) if isinstance(at, int | float) else None
+        known = {name: at[name] for name in Cell._fields if type(at.get(name)) in (int, float)}
+        return Cell(**known)
+    return Cell(value=round(at * column.scale, 6)) if type(at) in (int, float) else None
 
 
 def _mean(cells: Sequence[Cell]) -> Cell:
@@ -257,6 +258,6 @@ def _notes_on_file(one: Evaluated) -> Iterator[str]:
     missing: dict[str, list[str]] = {}
     for column in COLUMNS:
         score = one.scores["trained"].get(column.path[0])
-        if score is not None and score["reason"] is not None:
+        if score is not None and score.get("reason") is not None:
             missing.setdefault(score["reason"], []).append(column.title)
     yield from (f"no {', '.join(titles)}, since {reason}" for reason, titles in missing.items())

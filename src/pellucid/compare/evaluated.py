@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from pellucid.representation.feature_scores import feature_scores
 from pellucid.representation.representation import Representation, of_run, open_representation
-from pellucid.run import RECIPE, SCORES, Run, RunError, open_run, tree_of
+from pellucid.representation.score_file import read_scores
+from pellucid.run import RECIPE, SCORES, Run, RunError, open_run
 from pellucid.text import one_line
 
 Json = dict[str, Any]
@@ -82,15 +83,9 @@ def group_by_recipe(evaluated: Sequence[Evaluated]) -> list[list[Evaluated]]:
 
 def _run(folder: Path, label: str) -> Evaluated:
     run = open_run(folder)
-    path, again = folder / SCORES, f"pellucid evaluate {folder}"
-    try:
-        scores = tree_of(path)
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path} cannot be read ({error}): run `{again}` again") from error
+    scores = read_scores(run)
     if scores is None:
-        raise RunError(f"{folder} has no {SCORES} yet: run `{again}` first")
-    if not isinstance(scores, dict) or not isinstance(scores.get("trained"), dict):
-        raise RunError(f"{path} holds no scores of a trained branch: run `{again}` again")
+        raise RunError(f"{folder} has no {SCORES} yet: run `pellucid evaluate {folder}` first")
     return Evaluated(label, scores, run, lambda: of_run(run))
 
 

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Sequence
 
+from pellucid.text import one_line
+
 
 def table_row(cells: Sequence[str]) -> str:
     """A line of a Markdown table, of cells that are escaped already."""
@@ -10,5 +12,5 @@ def table_row(cells: Sequence[str]) -> str:
 
 
 def escaped(text: str) -> str:
-    """A text that Markdown shows as it is."""
-    return re.sub(r"([\\`*_|<>\[\]])", r"\\\1", text)
+    """A text that Markdown shows as it is, on one line."""
+    return re.sub(r"([\\`*_|<>\[\]])", r"\\\1", one_line(text))

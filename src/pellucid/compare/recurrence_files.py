@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pellucid.compare.markup import escaped, table_row
 from pellucid.compare.recurrence import RULE, Recurrence, shown
-from pellucid.text import as_cell
+from pellucid.text import as_cell, one_line
 
 HEADS = (
     *("dimensions of", "in all", "dimensions", "live", "recur"),
@@ -47,7 +47,7 @@ def recurrence_csv(found: Sequence[Recurrence]) -> str:
         ]
         recurs = one.recurs.tolist()
         for dimension, support in enumerate(one.support.tolist()):
-            name = as_cell(one.names.get(dimension, ""))
+            name = as_cell(one_line(one.names.get(dimension, "")))
             line = [as_cell(one.first), dimension, name, support, support / one.images]
             line.append(recurs[dimension])
             for label, values in columns:

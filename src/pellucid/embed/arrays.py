@@ -1,14 +1,13 @@
 """Shards joined to one npy file a stage, without holding more than a shard."""
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from pellucid.representation.feature_columns import column, open_parquet
+from pellucid.representation.feature_columns import column, integers, open_parquet
 from pellucid.representation.feature_folder import (
     FILE,
     FILES_JSON,
@@ -16,7 +15,7 @@ from pellucid.representation.feature_folder import (
     LABELS_NPY,
     read_stage,
 )
-from pellucid.train.checkpoint import write_text
+from pellucid.train.whole import whole_file, write_text
 
 
 def join_shards(
@@ -55,8 +54,7 @@ def join_shards(
 
 
 def _labels(path: Path, opened: Any) -> np.ndarray:
-    values: np.ndarray = column(path, opened, LABEL).to_numpy()
-    return values
+    return integers(f"{path}: {LABEL}", column(path, opened, LABEL))
 
 
 def _join(
@@ -66,16 +64,12 @@ def _join(
     shape: tuple[int, ...],
     read: Callable[[Path, Any], np.ndarray],
 ) -> None:
-    temporary = path.with_name(f".{path.name}.writing")
-    with temporary.open("wb") as file:
+    with whole_file(path) as temporary, temporary.open("wb") as file:
         _write_header(file, kind, shape)
         for shard in shards:
             opened = open_parquet(shard)
             if opened.metadata.num_rows:
                 file.write(np.ascontiguousarray(read(shard, opened), dtype=kind).tobytes())
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
 
 
 def _write_header(file: BinaryIO, kind: str, shape: tuple[int, ...]) -> None:

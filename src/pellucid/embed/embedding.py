@@ -20,7 +20,7 @@ from pellucid.embed.work import PARTS, Work
 from pellucid.evaluate.evaluation import evaluation_precision, gate_threshold
 from pellucid.evaluate.extract import BATCH
 from pellucid.heads import BayesGate
-from pellucid.representation.feature_folder import FORMAT, STAGES, read_manifest
+from pellucid.representation.feature_manifest import FORMAT, STAGES, read_manifest
 from pellucid.run import Run, RunError
 from pellucid.train.device import join_processes, pick_device
 

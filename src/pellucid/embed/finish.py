@@ -8,7 +8,7 @@ from pellucid.embed.arrays import join_shards
 from pellucid.embed.manifest import write_manifest
 from pellucid.embed.shard import shard_facts
 from pellucid.embed.work import PARTS, Work
-from pellucid.representation.feature_folder import MANIFEST
+from pellucid.representation.feature_manifest import MANIFEST
 from pellucid.run import RunError
 
 

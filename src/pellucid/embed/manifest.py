@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pellucid.representation.feature_folder import MANIFEST, read_manifest
+from pellucid.representation.feature_manifest import MANIFEST, read_manifest
 from pellucid.run import RunError
-from pellucid.train.checkpoint import write_text
+from pellucid.train.whole import write_text
 
 _RESULT = ("complete", "rows", "dimensions", "features", "shards", "arrays", "skipped")
 """What is known only at the end."""

@@ -33,7 +33,6 @@ from pellucid.learner import Learner
 from pellucid.metrics.activity import ACTIVE
 from pellucid.recipe import Recipe
 from pellucid.run import SCORES, Run
-from pellucid.train.checkpoint import write_text
 from pellucid.train.device import (
     hardware,
     join_processes,
@@ -41,6 +40,7 @@ from pellucid.train.device import (
     resolve_precision,
 )
 from pellucid.train.exclusive import exclusively
+from pellucid.train.whole import write_text
 
 
 class _Outcome(NamedTuple):

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from pellucid.train.batches import RGB
+from pellucid.train.whole import whole_file
 
 SHOWN = 16
 AMPLIFIED = 3.0
@@ -29,9 +30,8 @@ def write_sheet(out: Path, rows: Mapping[str, Float[Tensor, "n 3 h w"]], title: 
     if title:
         figure.suptitle(title, fontsize="medium")
     out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = out.with_name(f".{out.name}.writing")
-    figure.savefig(temporary, format="png", dpi=100)
-    temporary.replace(out)
+    with whole_file(out) as temporary:
+        figure.savefig(temporary, format="png", dpi=100)
 
 
 def write_transform_sheet(

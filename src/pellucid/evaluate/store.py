@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import UInt8
@@ -13,8 +13,10 @@ from torch.nn import functional as F
 
 from pellucid.data.image_set import ImageSet
 from pellucid.evaluate.extract import BATCH, Features
+from pellucid.evaluate.stored import wrong_facts, wrong_tensors
 from pellucid.run import FEATURES, Run, RunError
-from pellucid.train.checkpoint import write_text
+from pellucid.text import read_json
+from pellucid.train.whole import whole_file, write_text
 
 TENSORS, THUMBNAILS, FACTS = "test.safetensors", "thumbnails.safetensors", "test.json"
 FORMAT = 1
@@ -90,25 +92,26 @@ def read_features(run: Run) -> Stored:
     """What `write_features` wrote.
 
     Raises:
-        RunError: the run has not been evaluated, or by another version.
+        RunError: the run has not been evaluated, or by another version, or a file is damaged.
     """
     folder = run.folder / FEATURES
     remedy = f"run `pellucid evaluate {run.folder}`"
     try:
-        facts: dict[str, Any] = json.loads((folder / FACTS).read_text("utf-8"))
+        facts = read_json(folder / FACTS)
     except FileNotFoundError as error:
         raise RunError(f"{folder / FACTS} is missing: {remedy} first") from error
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise RunError(f"{folder / FACTS} cannot be read ({error}): {remedy} again") from error
-    if facts.get("format") != FORMAT:
+    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+        found = facts.get("format") if isinstance(facts, dict) else None
         raise RunError(
-            f"{folder / FACTS} has format {facts.get('format')}, this version reads {FORMAT}: "
-            f"{remedy} again"
+            f"{folder / FACTS} has format {found!r}, this version reads {FORMAT}: {remedy} again"
         )
     tensors = _read(folder / TENSORS, remedy)
-    missing = {"h", "u", "z", "ungated"} - tensors.keys()
-    if missing or len(tensors["z"]) != facts["images"]:
-        raise RunError(f"{folder / TENSORS} does not belong to {FACTS} beside it: {remedy} again")
+    if (wrong := wrong_tensors(tensors)) is not None:
+        raise RunError(f"{folder / TENSORS} holds {wrong}: {remedy} again")
+    if (odd := wrong_facts(facts, tensors)) is not None:
+        raise RunError(f"{folder / FACTS}: {odd}, which does not fit {TENSORS}: {remedy} again")
     return Stored(
         features=Features(**{name: tensors.get(name) for name in Features._fields}),  # type: ignore[arg-type]
         names=facts["names"],
@@ -120,16 +123,25 @@ def read_features(run: Run) -> Stored:
     )
 
 
-def read_thumbnails(run: Run) -> UInt8[Tensor, "n 3 t w"]:
-    """The thumbnails of a run's images, in their order.
+def read_thumbnails(run: Run, count: int | None = None) -> UInt8[Tensor, "n 3 t w"]:
+    """The thumbnails of a run's images, in their order, of which there must be `count`.
 
     Raises:
-        RunError: the run has not been evaluated.
+        RunError: the run has not been evaluated, or the file is damaged.
     """
     path = run.folder / FEATURES / THUMBNAILS
-    pixels: Tensor | None = _read(path, f"run `pellucid evaluate {run.folder}`").get("pixels")
-    if pixels is None:
-        raise RunError(f"{path} holds no pixels: run `pellucid evaluate {run.folder}` again")
+    remedy = f"run `pellucid evaluate {run.folder}`"
+    pixels: Tensor | None = _read(path, remedy).get("pixels")
+    if pixels is None or pixels.dtype != torch.uint8 or pixels.ndim != 4 or pixels.shape[1] != 3:
+        found = "no pixels" if pixels is None else f"pixels {list(pixels.shape)} {pixels.dtype}"
+        raise RunError(f"{path} holds {found}, not small images [N, 3, H, W]: {remedy} again")
+    if not 0 < min(pixels.shape) <= max(pixels.shape[2:]) <= LARGEST:
+        raise RunError(
+            f"{path} holds images of {pixels.shape[2]} x {pixels.shape[3]} pixels, not of 1 to "
+            f"{LARGEST}: {remedy} again"
+        )
+    if count is not None and len(pixels) != count:
+        raise RunError(f"{path} holds {len(pixels):,} images, {TENSORS} {count:,}: {remedy} again")
     return pixels
 
 
@@ -151,15 +163,16 @@ def _resized(pixels: Tensor, size: tuple[int, int]) -> Tensor:
 
 
 def _write(path: Path, tensors: dict[str, Tensor]) -> None:
-    temporary = path.with_name(f".{path.name}.writing")
-    save_file({name: t.contiguous() for name, t in tensors.items()}, temporary)
-    temporary.replace(path)
+    with whole_file(path) as temporary:
+        save_file({name: t.contiguous() for name, t in tensors.items()}, temporary)
 
 
 def _read(path: Path, remedy: str) -> dict[str, Tensor]:
+    if path.exists() and not path.is_file():  # opening a pipe would wait for its other end
+        raise RunError(f"{path} is no file: {remedy} again")
     try:
         return load_file(path)
     except FileNotFoundError as error:
         raise RunError(f"{path} is missing: {remedy} first") from error
-    except (OSError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, MemoryError, SafetensorError) as error:
         raise RunError(f"{path} cannot be read ({error}): {remedy} again") from error

@@ -4,10 +4,11 @@ from typing import Any, Literal, NamedTuple
 
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from pellucid.evaluate.score import Score
+from pellucid.text import for_terminal, one_line
 
 ROOM_FOR_WORDS = 120
 """Columns of a console from which on the meanings fit beside the numbers."""
@@ -73,7 +74,7 @@ def print_scores(scores: dict[str, Any], console: Console) -> None:
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
         pad_edge=False,
-        title=escape(title),  # a run may be called "[red]"
+        title=Text(one_line(title), style="table.title"),  # a run may be called "[red]"
         caption="interval: 95 % over images; dims: scored of "
         f"{settings['dimensions']} of z or {settings['features']} of h; support: fewest active "
         "images of a scored dimension, or images; untrained: the same branch before step 1",
@@ -113,7 +114,7 @@ def print_scores(scores: dict[str, Any], console: Console) -> None:
         *_cost_lines(scores),
         *scores["notes"],
     ):
-        console.print(note, markup=False, highlight=False)
+        console.print(for_terminal(note), markup=False, highlight=False)
 
 
 def number(value: float | int | None, missing: str = "–") -> str:

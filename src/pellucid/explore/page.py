@@ -19,7 +19,7 @@ from pellucid.representation.feature_scores import scores_of
 from pellucid.representation.representation import Representation, same_images
 from pellucid.run import RunError
 from pellucid.text import valid
-from pellucid.train.checkpoint import write_text
+from pellucid.train.whole import write_text
 
 BUDGET = 15.0
 """MB (10^6 bytes) of a page: what mail still carries, and a browser opens at once."""
@@ -103,7 +103,7 @@ def explore(
     )
     text = render(representation, counted, held, other, code=code, style=style, names=file_names)
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_text(out, text)
+    write_text(out, valid(text))
     written = _parts(out, held, code, style)
     for line in report(written):
         say(line)
@@ -175,7 +175,7 @@ def facts(representation: Representation) -> list[str]:
     run, scores = representation.run, representation.scores or {}
     if run is None:
         return [f"{representation.z.shape[1]} dimensions", "features from a file"]
-    settings: dict[str, Any] = scores.get("settings", {})
+    settings: dict[str, Any] = scores.get("settings") or {}
     step = [f"step {scores['step']:,}"] if "step" in scores else []
     return [
         run.recipe.method,

@@ -56,7 +56,7 @@ def score_rows(
     """A row for each score that scores.json holds; without labels, for those that need none."""
     if scores is None:
         return []
-    least = scores.get("settings", {}).get("min_support", 0)
+    least = (scores.get("settings") or {}).get("min_support", 0)
     theirs = {} if other is None else other["trained"]
     rows, parent = [], ""
     for name, meaning in MEANINGS.items():
@@ -68,7 +68,7 @@ def score_rows(
         score = scores["trained"].get(name)
         if score is None or not (labelled or name in LABEL_FREE):
             continue
-        untrained = scores.get("untrained", {}).get(name) or {}
+        untrained = (scores.get("untrained") or {}).get(name) or {}
         second = (theirs.get(name) or {}).get("value")
         low, high = (_shown(score.get(end)) for end in ("low", "high"))
         support = score.get("support")

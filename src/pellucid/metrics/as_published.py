@@ -18,6 +18,9 @@ from pellucid.metrics.checks import checked_features, checked_labels
 from pellucid.metrics.entropy import Weighting, check_weighting
 
 EPSILON = 1e-5
+HUGE = 1e200
+ORDINARY = 40
+"""Binary digits before or behind the point; squares of more could leave fp32."""
 
 
 def semantic_consistency(features: Float[Tensor, "n k"], labels: Integer[Tensor, " n"]) -> float:
@@ -59,6 +62,8 @@ def semantic_entropy(
     check_weighting(weighting)
     live = features.sum(dim=0, dtype=torch.float64) > EPSILON
     values = features[:, live] > EPSILON if weighting == "frequency" else features[:, live]
+    if values.dtype == torch.float64:  # whose sums could overflow; as shares they mean the same
+        values = values.where(values.amax(dim=0) < HUGE, torch.ldexp(values, torch.tensor(-512)))
     weights, sizes = _by_class(values, labels)
     if weighting == "mean":
         weights = weights / (sizes[:, None] + EPSILON)
@@ -80,7 +85,7 @@ def effective_rank(features: Float[Tensor, "n k"]) -> float:
         TypeError, ValueError: features are unfit.
     """
     features = checked_features(features)
-    singular: Tensor = torch.linalg.svdvals(features.float()).double()
+    singular: Tensor = torch.linalg.svdvals(_in_fp32(features)).double()
     shares = singular / singular.sum()
     return -(shares * (shares + 1e-6).log()).sum().item()
 
@@ -96,13 +101,26 @@ def orthogonality(features: Float[Tensor, "n k"]) -> float:
         TypeError, ValueError: features are unfit.
     """
     features = checked_features(features)
-    columns = features[:, features.abs().amax(dim=0) > 0].float()
+    columns = _in_fp32(features[:, features.abs().amax(dim=0) > 0])
     count = columns.shape[1]
     if count < 2:
         return math.nan
     columns = torch.nn.functional.normalize(columns, dim=0)
     overlap = (columns.T @ columns - torch.eye(count, device=columns.device)).abs()
     return (overlap / (count * (count - 1))).mean().item()
+
+
+def _in_fp32(features: Tensor) -> Tensor:
+    """Features in fp32; such as would overflow in it, or in its squares, are scaled down.
+
+    Where scale means nothing. By a power of two, so that no digit changes.
+    """
+    if features.numel() == 0:
+        return features.float()
+    _, exponent = torch.frexp(features.abs().amax().double())
+    if -ORDINARY < int(exponent) < ORDINARY:
+        return features.float()
+    return torch.ldexp(features.double(), -exponent).float()
 
 
 def _by_class(values: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

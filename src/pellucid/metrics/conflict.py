@@ -45,12 +45,14 @@ def gradient_conflict(batches: Iterable[Float[Tensor, "_ k"]]) -> Conflict:
 
     Raises:
         ValueError: fewer than two images, a batch that is not [B, K] with one K, or a gradient
-            that is not finite.
+            that is not finite, or whose square is not.
     """
-    images, mean, scatter = 0, torch.zeros(()), torch.zeros(())
+    images, width, mean, scatter = 0, None, torch.zeros(()), torch.zeros(())
     for batch in batches:
-        if batch.ndim != 2 or (images and batch.shape[1:] != mean.shape):
-            expected = f"[B, {len(mean)}] as in the first batch" if images else "[B, K]"
+        if width is None and batch.ndim == 2:
+            width = batch.shape[1]
+        if batch.ndim != 2 or batch.shape[1] != width:
+            expected = "[B, K]" if width is None else f"[B, {width}] as in the first batch"
             raise ValueError(f"gradients must be {expected}, got {tuple(batch.shape)}")
         if len(batch) == 0:
             continue
@@ -69,6 +71,8 @@ def gradient_conflict(batches: Iterable[Float[Tensor, "_ k"]]) -> Conflict:
     if images < 2:
         raise ValueError(f"a variance needs gradients of at least two images, got {images}")
     variance = scatter / (images - 1)
+    if not (mean.isfinite().all() and variance.isfinite().all()):
+        raise ValueError("gradients are too large: their squares must be finite in fp64")
     return Conflict(mean, variance, mean.abs() / variance.sqrt(), images)
 
 
@@ -86,8 +90,8 @@ def nt_xent_forces(
     Source: SimCLR (arXiv 2002.05709), equation 1.
 
     Raises:
-        ValueError: the temperature is not positive, shapes differ, a row is not finite or there
-            is none.
+        ValueError: the temperature is not positive, shapes differ, a row or its length is not
+            finite, or there is none.
     """
     if not temperature > 0:
         raise ValueError(f"temperature must be above 0, got {temperature}")
@@ -100,6 +104,11 @@ def nt_xent_forces(
     z = z.to(torch.promote_types(z.dtype, torch.float32))
     if len(z) == 0 or not z.isfinite().all():
         raise ValueError(f"z_a and z_b must be finite rows, got {len(z_a)} images")
+    if not z.square().sum(dim=1).isfinite().all():
+        raise ValueError(
+            f"z_a and z_b must be of finite length, and the squares of {z.abs().max().item():.3g} "
+            "are not: the branch has diverged"
+        )
     with torch.enable_grad(), torch.autocast(z.device.type, enabled=False):
         z.requires_grad_()
         unit = unit_rows(z)

@@ -112,4 +112,4 @@ def _mean_entropy(
         ]
     )  # [C, K]
     entropy: Tensor = torch.special.entr(weights / weights.sum(dim=0)).sum(dim=0)
-    return entropy.mean().item()
+    return min(entropy.mean().item(), math.log(len(weights)))  # which rounding may exceed

@@ -205,7 +205,9 @@ def _compare(
         sign[excess < 0] = -1  # the sign of what is left beyond chance, not of the cosine
     room = 1 - sign * chance
     agreement = (sign * excess / room).where(room > CONSTANT, torch.zeros_like(excess))
-    return _Pairs(sign, sign * (excess + chance), sign * chance, agreement)
+    # Rounding may lead out of the range of a cosine.
+    cosine, chance = ((sign * values).clamp(-1, 1) for values in (excess + chance, chance))
+    return _Pairs(sign, cosine, chance, agreement.clamp(max=1))
 
 
 def _permuted(

@@ -84,11 +84,12 @@ def monosemanticity(
         own += squared @ a.square()
         centre += e.sum(dim=0)
         length += squared.sum().item()
-    per_dimension[scored] = (pulled.square().sum(dim=1) - own) / (mass.square() - squares)
+    found = (pulled.square().sum(dim=1) - own) / (mass.square() - squares)
+    per_dimension[scored] = found.clamp(-1, 1)  # which rounding may exceed
     pairs = len(features) * (len(features) - 1)
     return Monosemanticity(
         value=per_dimension[scored].mean().item(),
-        chance=(centre.square().sum().item() - length) / pairs,
+        chance=min(max((centre.square().sum().item() - length) / pairs, -1.0), 1.0),
         dimensions=len(scored),
         support=int(active[:, scored].sum(dim=0).min()),
         per_dimension=per_dimension,

@@ -41,7 +41,8 @@ def effective_rank(features: Float[Tensor, "n k"]) -> float | None:
     floor = eigenvalues[-1] * len(gram) * torch.finfo(gram.dtype).eps
     singular = eigenvalues.where(eigenvalues > floor, torch.zeros_like(eigenvalues)).sqrt()
     entropy: Tensor = torch.special.entr(singular / singular.sum()).sum()
-    return entropy.exp().item()
+    # Rounding may lead out of the range by a last digit.
+    return min(max(entropy.exp().item(), 1.0), float(min(features.shape)))
 
 
 def orthogonality(features: Float[Tensor, "n k"]) -> Orthogonality:

@@ -170,6 +170,8 @@ def _lanczos(
             for old in basis:
                 new = new - (new * old).sum(dim=1, keepdim=True) * old
         length = new.norm(dim=1)
+        if not bool(length.isfinite().all()):  # squares leave fp32 before the vectors do
+            length = new.double().norm(dim=1).to(new)
         beside.append(length)
         # Where nothing new is left the vector is noise; its coupling of about 0 keeps it out.
         basis.append(new / length.clamp_min(TINY)[:, None])

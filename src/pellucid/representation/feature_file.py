@@ -1,6 +1,5 @@
 """Features that any program wrote: one npy, npz or parquet file."""
 
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -55,9 +54,11 @@ def load_array(path: Path) -> np.ndarray:
         RunError: it is damaged, or holds Python objects.
     """
     try:
+        if path.exists() and not path.is_file():  # opening a pipe would wait for its other end
+            raise OSError("it is no file")
         with path.open("rb") as file:
             array = np.load(file)
-    except (OSError, ValueError, EOFError) as error:
+    except Exception as error:  # whatever the parsers that NumPy uses raise at a damaged file
         raise RunError(_unreadable(path, error)) from error
     if not isinstance(array, np.ndarray):
         raise RunError(f"{path} is an npz archive under another name: call it .npz")
@@ -76,9 +77,26 @@ def load_arrays(path: Path) -> dict[str, np.ndarray]:
             if isinstance(opened, np.ndarray):
                 raise RunError(f"{path} is one npy array under another name: call it .npy")
             with opened:
-                return {name: opened[name] for name in opened.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+                arrays = {name: opened[name] for name in opened.files}
+    except RunError:
+        raise
+    except Exception as error:  # whatever the parsers of NumPy and of zip raise
         raise RunError(_unreadable(path, error)) from error
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray):  # another file in the archive, as bytes
+            raise RunError(f"{path} holds {name!r}, which is no array: save it again with NumPy")
+    return arrays
+
+
+def texts(where: str, values: np.ndarray) -> list[str]:
+    """An array of names, as `unique_names` gives them.
+
+    Raises:
+        RunError: it has not one axis, or two are the same.
+    """
+    if values.ndim != 1:
+        raise RunError(f"{where} has shape {list(values.shape)}: names are one a row")
+    return unique_names(where, values.tolist())
 
 
 def _table(path: Path, arrays: Mapping[str, np.ndarray]) -> FeatureTable:
@@ -87,12 +105,12 @@ def _table(path: Path, arrays: Mapping[str, np.ndarray]) -> FeatureTable:
     labels, classes = None, _first(arrays, ("classes",))
     found = _first(arrays, LABELS)
     if found is not None:
-        known = None if classes is None else unique_names(f"{path}: classes", classes.tolist())
+        known = None if classes is None else texts(f"{path}: classes", classes)
         labels, classes = class_indices(f"{path}: labels", found, known)
     beside = {n: matrix(f"{path}: {n}", arrays[n]) for n in BESIDE if n in arrays}
     table = FeatureTable(
         matrix(f"{path}: {key}", arrays[key]),
-        None if names is None else unique_names(f"{path}: names", names.tolist()),
+        None if names is None else texts(f"{path}: names", names),
         labels,
         classes if isinstance(classes, tuple) else None,
         threshold=_threshold(path, arrays),
@@ -129,4 +147,6 @@ def _threshold(path: Path, arrays: Mapping[str, np.ndarray]) -> float | None:
 def _unreadable(path: Path, error: Exception) -> str:
     if str(error).startswith("Object arrays"):
         return f"{path} holds Python objects, which are not read: save numbers, as float32"
-    return f"{path} cannot be read ({error}): save it again with NumPy"
+    # NumPy takes whatever it does not know for a pickle, and advises to load it all the same.
+    reason = "it holds no array; pickles are never loaded" if "pickle" in str(error) else error
+    return f"{path} cannot be read ({reason}): save it again with NumPy"

@@ -1,6 +1,5 @@
 """What `pellucid embed` left: its layout, and the way back from it."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,14 @@ from pellucid.representation.feature_columns import (
     INDEX,
     VALUE,
     column,
+    integers,
     open_parquet,
+    plain_values,
     rows_of_lists,
     rows_of_pairs,
 )
 from pellucid.representation.feature_file import load_array
+from pellucid.representation.feature_manifest import MANIFEST, inside, read_manifest
 from pellucid.representation.feature_table import (
     FeatureTable,
     checked,
@@ -26,35 +28,12 @@ from pellucid.representation.feature_table import (
     unique_names,
 )
 from pellucid.run import RunError
+from pellucid.text import read_json
 
-MANIFEST = "manifest.json"
-FORMAT = 1
-"""Of these folders; a reader refuses any other."""
-STAGES = ("z", "h", "gate", "ungated")
-"""What can be written of an image, each a matrix of its own."""
 FILE, LABEL = "file", "label"
 """The columns of names and of labels."""
 FILES_JSON, LABELS_NPY = "files.json", "labels.npy"
 """The same beside z.npy."""
-
-
-def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """What is said of a folder; None where nothing is.
-
-    Raises:
-        RunError: it is damaged, or of another version.
-    """
-    path = folder / MANIFEST
-    if not path.is_file():
-        return None
-    try:
-        manifest = json.loads(path.read_text("utf-8"))
-    except ValueError as error:
-        raise RunError(f"{path} cannot be read ({error}): embed into another folder") from error
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        found = manifest.get("format") if isinstance(manifest, dict) else None
-        raise RunError(f"{path} has format {found}, this version reads {FORMAT}: embed again")
-    return manifest
 
 
 def read_feature_folder(folder: Path) -> FeatureTable:
@@ -71,14 +50,12 @@ def read_feature_folder(folder: Path) -> FeatureTable:
         )
     if not manifest.get("complete"):
         raise RunError(f"{folder} is unfinished: give the same `pellucid embed` command again")
-    try:
-        read = _arrays if manifest["files"] == "npy" else _shards
-        tensors, names, labels = read(folder, manifest)
-        classes, rows = manifest["classes"], manifest["rows"]
-        threshold, split = manifest["threshold"], manifest["split"]
-        skipped, dimensions = len(manifest["skipped"]), manifest["dimensions"]
-    except (KeyError, TypeError) as error:
-        raise RunError(f"{folder / MANIFEST} is damaged ({error!r}): embed again") from error
+    rows, dimensions, skipped = manifest["rows"], manifest["dimensions"], len(manifest["skipped"])
+    if rows == 0:
+        raise RunError(f"{folder} holds no image: embed a set of which some can be read")
+    read = _arrays if manifest["files"] == "npy" else _shards
+    tensors, names, labels = read(folder, manifest)
+    classes: list[str] | None = manifest["classes"]
     z = tensors.pop("z")
     if z.shape != (rows, dimensions):
         raise RunError(
@@ -90,16 +67,14 @@ def read_feature_folder(folder: Path) -> FeatureTable:
         notes.append(f"{skipped:,} unreadable images are left out: see {MANIFEST}")
     if "gate" in tensors and "ungated" not in tensors:
         notes.append("what closed gates took away is not known: embed with --only z,gate,ungated")
-    indices = None
-    if labels is not None:
-        indices, classes = class_indices(where, labels, classes)
+    indices = None if labels is None else class_indices(where, labels, classes)[0]
     table = FeatureTable(
         z,
         unique_names(where, names),
         indices,
         None if classes is None else tuple(classes),
-        threshold=threshold,
-        split="test" if split == "test" else "train",
+        threshold=manifest["threshold"],
+        split="test" if manifest["split"] == "test" else "train",
         notes=notes,
         h=tensors.get("h"),
         gate=tensors.get("gate"),
@@ -115,11 +90,18 @@ Parts = tuple[dict[str, Tensor], list[Any], np.ndarray | None]
 def _shards(folder: Path, manifest: Mapping[str, Any]) -> Parts:
     stages, rows = manifest["stages"], manifest["rows"]
     widths = {name: manifest["features" if name == "h" else "dimensions"] for name in stages}
-    tensors = {name: torch.empty(rows, width) for name, width in widths.items()}
+    try:
+        tensors = {name: torch.empty(rows, width) for name, width in widths.items()}
+    except RuntimeError as error:  # how PyTorch says that there is no memory
+        raise RunError(
+            f"{folder / MANIFEST} says {rows:,} images of {manifest['dimensions']:,} dimensions, "
+            "which do not fit into memory"
+        ) from error
     names: list[Any] = []
     labels = None if manifest["classes"] is None else np.empty(rows, np.int64)
     for shard in manifest["shards"]:
-        path, first, last = folder / shard["file"], len(names), len(names) + shard["rows"]
+        path, first = inside(folder, shard["file"]), len(names)
+        last = first + shard["rows"]
         if first == last:
             continue
         opened = open_parquet(path)
@@ -132,22 +114,25 @@ def _shards(folder: Path, manifest: Mapping[str, Any]) -> Parts:
             values = read_stage(path, opened, name, manifest["layout"], widths[name])
             whole[first:last] = matrix(f"{path}: {name}", values)
         if labels is not None:
-            labels[first:last] = column(path, opened, LABEL).to_numpy()
-        names += column(path, opened, FILE).to_pylist()
+            labels[first:last] = integers(f"{path}: {LABEL}", column(path, opened, LABEL))
+        names += plain_values(f"{path}: {FILE}", column(path, opened, FILE))
     return tensors, names, labels
 
 
 def _arrays(folder: Path, manifest: Mapping[str, Any]) -> Parts:
     tensors = {}
     for name in manifest["stages"]:
-        path = folder / f"{name}.npy"
+        path = inside(folder, f"{name}.npy")
         tensors[name] = matrix(str(path), load_array(path))
-    path = folder / FILES_JSON
+    path = inside(folder, FILES_JSON)
     try:
-        names = json.loads(path.read_text("utf-8"))
+        names = read_json(path)
     except (OSError, ValueError) as error:
         raise RunError(f"{path} cannot be read ({error}): embed again") from error
-    return tensors, names, None if manifest["classes"] is None else load_array(folder / LABELS_NPY)
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise RunError(f"{path} is no list of names: embed again")
+    labelled = manifest["classes"] is not None
+    return tensors, names, load_array(inside(folder, LABELS_NPY)) if labelled else None
 
 
 def read_stage(path: Path, opened: Any, name: str, layout: str, width: int) -> np.ndarray:

@@ -12,8 +12,9 @@ from pellucid.representation.feature_columns import (
     INDEX,
     VALUE,
     column,
-    facts_of,
+    facts_for,
     open_parquet,
+    plain_values,
     rows_of_lists,
     rows_of_pairs,
 )
@@ -59,7 +60,7 @@ def read_parquet(path: Path) -> FeatureTable:
     opened = open_parquet(path)
     if opened.metadata.num_rows == 0:
         raise RunError(f"{path} holds no row: there must be one an image")
-    facts, schema = facts_of(opened), opened.schema_arrow
+    facts, schema = facts_for(path, opened), opened.schema_arrow
     taken = _columns(path, schema)
     notes: list[str] = []
 
@@ -68,8 +69,8 @@ def read_parquet(path: Path) -> FeatureTable:
 
     if taken.features == [INDEX, VALUE]:
         indices, values = (column(path, opened, name) for name in taken.features)
-        found = rows_of_pairs(str(path), indices, values, facts.get("dimensions"))
-        if "dimensions" not in facts:
+        found = rows_of_pairs(str(path), indices, values, facts.dimensions)
+        if facts.dimensions is None:
             notes.append(f"{INDEX} says nothing of dimensions beyond {found.shape[1] - 1}")
     elif _is_list(schema.field(taken.features[0]).type):
         found = lists(taken.features[0])
@@ -78,10 +79,10 @@ def read_parquet(path: Path) -> FeatureTable:
         notes.append(f"{len(taken.features)} columns of numbers are the dimensions")
     labels, classes, names = None, None, None
     if taken.label is not None:
-        values = column(path, opened, taken.label).to_pylist()
-        labels, classes = class_indices(f"{path}: {taken.label}", values, facts.get("classes"))
+        values = plain_values(f"{path}: {taken.label}", column(path, opened, taken.label))
+        labels, classes = class_indices(f"{path}: {taken.label}", values, facts.classes)
     if taken.file is not None:
-        values = column(path, opened, taken.file).to_pylist()
+        values = plain_values(f"{path}: {taken.file}", column(path, opened, taken.file))
         names = unique_names(f"{path}: {taken.file}", values)
     beside = {name: matrix(f"{path}: {name}", lists(name)) for name in taken.beside}
     table = FeatureTable(
@@ -89,7 +90,7 @@ def read_parquet(path: Path) -> FeatureTable:
         names,
         labels,
         classes,
-        threshold=facts.get("threshold"),
+        threshold=facts.threshold,
         notes=notes,
         h=beside.get("h"),
         gate=beside.get("gate"),
@@ -126,7 +127,8 @@ def _columns(path: Path, schema: pa.Schema) -> _Columns:
 def _side_by_side(path: Path, columns: list[Any]) -> np.ndarray:
     if any(values.null_count for values in columns):
         raise RunError(f"{path} has missing numbers: fill them, or drop these rows")
-    return np.stack([values.to_numpy().astype(np.float32) for values in columns], axis=1)
+    with np.errstate(over="ignore"):  # `matrix` says where
+        return np.stack([values.to_numpy().astype(np.float32) for values in columns], axis=1)
 
 
 def _is_list(kind: Any) -> bool:

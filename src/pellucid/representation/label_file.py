@@ -11,12 +11,15 @@ from jaxtyping import Int
 from torch import Tensor
 
 from pellucid.data.source import some
-from pellucid.representation.feature_columns import column, facts_of, open_parquet
-from pellucid.representation.feature_file import LABELS, load_array, load_arrays
+from pellucid.representation.feature_columns import column, facts_for, open_parquet, plain_values
+from pellucid.representation.feature_file import LABELS, load_array, load_arrays, texts
 from pellucid.representation.feature_parquet import FILES
 from pellucid.representation.feature_parquet import LABELS as LABEL_COLUMNS
 from pellucid.representation.feature_table import class_indices, unique_names
 from pellucid.run import RunError
+
+DIGITS = 18
+"""Of an index; Python refuses to convert thousands of them."""
 
 
 def read_labels(
@@ -73,7 +76,7 @@ def _of_npz(path: Path) -> tuple[np.ndarray, list[str] | None]:
     classes = arrays.get("classes")
     if classes is None:
         return arrays[key], None
-    return arrays[key], unique_names(f"{path}: classes", classes.tolist())
+    return arrays[key], texts(f"{path}: classes", classes)
 
 
 def _of_parquet(path: Path) -> tuple[list[Any], list[Any] | None, Sequence[str] | None]:
@@ -83,8 +86,11 @@ def _of_parquet(path: Path) -> tuple[list[Any], list[Any] | None, Sequence[str] 
     if label is None:
         raise RunError(f"{path} has no column label; there is {some(there, 8) or 'nothing'}")
     file = next((name for name in FILES if name in there), None)
-    files = None if file is None else column(path, opened, file).to_pylist()
-    return column(path, opened, label).to_pylist(), files, facts_of(opened).get("classes")
+    files = None
+    if file is not None:
+        files = plain_values(f"{path}: {file}", column(path, opened, file))
+    values = plain_values(f"{path}: {label}", column(path, opened, label))
+    return values, files, facts_for(path, opened).classes
 
 
 def _of_text(path: Path, ending: str) -> tuple[list[Any], list[Any] | None]:
@@ -95,7 +101,7 @@ def _of_text(path: Path, ending: str) -> tuple[list[Any], list[Any] | None]:
         raise RunError(f"{path} cannot be read ({error}): save it as UTF-8 text") from error
     if ending == ".txt":
         lines = [line.strip() for line in text.removesuffix("\n").split("\n")] if text else []
-        return _indices_or_names(lines), None
+        return _indices_or_names(path, lines), None
     try:
         separator = "\t" if ending == ".tsv" else ","
         rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True))
@@ -108,21 +114,24 @@ def _of_text(path: Path, ending: str) -> tuple[list[Any], list[Any] | None]:
             raise RunError(
                 f"{path} has several columns: name that of the classes label, in the first line"
             )
-        return _indices_or_names([row[0].strip() if row else "" for row in rows]), None
+        return _indices_or_names(path, [row[0].strip() if row else "" for row in rows]), None
     rows = rows[1:]
     short = [number for number, row in enumerate(rows, 2) if len(row) not in (0, len(header))]
     if short:
         raise RunError(f"{path}: line {short[0]} has not the {len(header)} cells of the first line")
     named = next((header.index(name) for name in FILES if name in header), None)
     rows = [row or [""] * len(header) for row in rows]
-    labels = _indices_or_names([row[label].strip() for row in rows])
+    labels = _indices_or_names(path, [row[label].strip() for row in rows])
     return labels, None if named is None else [row[named] for row in rows]
 
 
-def _indices_or_names(lines: list[str]) -> list[Any]:
+def _indices_or_names(path: Path, lines: list[str]) -> list[Any]:
     """Class indices if every line that is not empty is an integer, else names."""
     digits = [line.removeprefix("-") for line in lines if line]
     if digits and all(line.isascii() and line.isdecimal() for line in digits):
+        longest = max(digits, key=len)
+        if len(longest) > DIGITS:
+            raise RunError(f"{path} holds {longest[:DIGITS]}…, of {len(longest)} digits: no class")
         return [int(line) if line else None for line in lines]
     return list(lines)
 

@@ -15,8 +15,10 @@ from pellucid.representation.feature_file import read_feature_file
 from pellucid.representation.feature_folder import read_feature_folder
 from pellucid.representation.feature_images import find_images
 from pellucid.representation.label_file import read_labels
-from pellucid.run import RECIPE, SCORES, Run, RunError, open_run, tree_of
-from pellucid.train.checkpoint import write_text
+from pellucid.representation.score_file import read_scores
+from pellucid.run import RECIPE, Run, RunError, open_run
+from pellucid.text import read_json
+from pellucid.train.whole import write_text
 
 NAMES = "names.json"
 LONGEST_NAME = 200
@@ -105,7 +107,7 @@ class Representation:
         """
         if image in self.names:
             return self.names.index(image)
-        if image.isascii() and image.isdecimal() and int(image) < len(self.names):
+        if _is_number(image) and int(image) < len(self.names):
             return int(image)
         raise RunError(
             f"{self.label} has no image {image!r}: give a number from 0 to {len(self.names) - 1}, "
@@ -121,16 +123,6 @@ def of_run(run: Run) -> Representation:
     """
     stored = read_features(run)
     features = stored.features
-    path = run.folder / SCORES
-    try:
-        scores = tree_of(path)
-    except ValueError as error:
-        raise RunError(
-            f"{path} cannot be read ({error}): run `pellucid evaluate {run.folder}` again"
-        ) from error
-    known = isinstance(scores, dict) and isinstance(scores.get("trained"), dict)
-    if scores is not None and not known:
-        raise RunError(f"{path} holds no scores: run `pellucid evaluate {run.folder}` again")
     return Representation(
         label=run.name,
         origin=run.folder,
@@ -143,9 +135,9 @@ def of_run(run: Run) -> Representation:
         gate=features.gate,
         threshold=stored.threshold,
         hashes=stored.hashes,
-        thumbnails=lambda: read_thumbnails(run),
+        thumbnails=lambda: read_thumbnails(run, len(features.z)),
         run=run,
-        scores=scores,
+        scores=read_scores(run),
     )
 
 
@@ -242,16 +234,21 @@ def read_names(path: Path, dimensions: int) -> dict[int, str]:
         RunError: it cannot be read, is something else, or names a dimension that is not there.
     """
     try:
-        tree = json.loads(path.read_text("utf-8"))
+        tree = read_json(path)
     except (OSError, ValueError) as error:
         raise RunError(f"names of dimensions: {path} cannot be read ({error})") from error
     if not isinstance(tree, dict) or not all(isinstance(name, str) for name in tree.values()):
         raise RunError(f'{path} must hold names by dimension, such as {{"17": "stripes"}}')
     for key in tree:
-        if not (key.isascii() and key.isdecimal() and int(key) < dimensions):
+        if not _is_number(key) or int(key) >= dimensions:
             raise RunError(f"{path} names dimension {key!r}; there are 0 to {dimensions - 1}")
     names = {int(key): name.strip()[:LONGEST_NAME] for key, name in tree.items()}
     return {key: names[key] for key in sorted(names) if names[key]}
+
+
+def _is_number(text: str) -> bool:
+    # Of more digits than any index has; Python refuses to convert thousands of them.
+    return text.isascii() and text.isdecimal() and len(text) < 16
 
 
 def write_names(path: Path, names: Mapping[int, str]) -> None:
