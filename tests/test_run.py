@@ -7,7 +7,7 @@ import torch
 
 from pellucid.build import build_learner, build_optimiser
 from pellucid.recipe import compose
-from pellucid.run import RunError, load, open_run, start_run, tree_of
+from pellucid.run import RunError, load, open_run, start_run
 from pellucid.train import checkpoint
 
 TINY = [
@@ -132,9 +132,3 @@ def test_the_untrained_branch_is_a_function_of_the_seed(tmp_path):
     for name, value in first.state_dict().items():
         assert torch.equal(second.state_dict()[name], value), name
     assert not torch.equal(first.encoder.conv1.weight, other.encoder.conv1.weight)
-
-
-def test_a_file_that_is_not_there_is_none(tmp_path):
-    assert tree_of(tmp_path / "scores.json") is None
-    (tmp_path / "scores.json").write_text('{"a": 1}')
-    assert tree_of(tmp_path / "scores.json") == {"a": 1}

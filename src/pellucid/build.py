@@ -58,6 +58,15 @@ def build_learner(recipe: Recipe) -> Learner:
             weigh(learner(images, images).terms, recipe.weights)
     except ValueError as error:
         raise RecipeError(str(error)) from error
+    except RuntimeError as error:
+        if "memory" not in str(error):
+            raise
+        raise RecipeError(
+            f"encoder.name={recipe.encoder.name}, views.size={recipe.views.size}, "
+            f"projector.hidden={recipe.projector.hidden} and projector.dimensions="
+            f"{recipe.projector.dimensions}, with the head and the framework, need more memory "
+            "than there is: make one of them smaller"
+        ) from error
     return learner.train()
 
 

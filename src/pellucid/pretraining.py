@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -14,7 +15,8 @@ from pellucid.build import build_learner, build_optimiser, build_views, source_s
 from pellucid.data.image_set import ImageSet, open_images
 from pellucid.data.source import fingerprint
 from pellucid.recipe import Recipe
-from pellucid.run import ENVIRONMENT, Run, RunError, claim, start_run, tree_of
+from pellucid.run import ENVIRONMENT, Run, RunError, claim, start_run
+from pellucid.text import read_json
 from pellucid.train.device import hardware, join_processes, pick_device, resolve_precision
 from pellucid.train.exclusive import exclusively
 from pellucid.train.loop import train
@@ -141,7 +143,7 @@ def _describe(run: Run, images: ImageSet, machine: dict[str, str | int], say: Sa
         say(f"data: {len(images.skipped)} unreadable images skipped; see {run.folder / SKIPPED}")
         list_skipped(run.folder, images.skipped)
     names = fingerprint(images.names)
-    before = (tree_of(run.folder / ENVIRONMENT) or {}).get("data", {})
+    before = _noted_before(run.folder / ENVIRONMENT)
     if before and before.get("names") != names:
         say(
             f"warning: the images have changed since this run began ({before.get('images')} then, "
@@ -154,5 +156,15 @@ def _describe(run: Run, images: ImageSet, machine: dict[str, str | int], say: Sa
         "notes": images.notes,
         "skipped": len(images.skipped),
     }
-    text = json.dumps({**machine, "data": facts}, indent=1, ensure_ascii=False)
+    text = json.dumps({**machine, "data": facts}, indent=1)
     write_text(run.folder / ENVIRONMENT, text)
+
+
+def _noted_before(path: Path) -> dict[str, Any]:
+    """What an earlier start noted of its images; nothing if there was none."""
+    try:
+        tree = read_json(path)
+    except (OSError, ValueError):
+        return {}
+    before = tree.get("data") if isinstance(tree, dict) else None
+    return before if isinstance(before, dict) else {}

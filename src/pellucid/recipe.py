@@ -108,7 +108,7 @@ def resolve(tree: Mapping[str, Any]) -> Recipe:
     for key in (*SECTIONS, *TABLES, "regularisers", *NUMBER_MAPS):
         if not isinstance(tree.get(key, {}), Mapping):
             raise RecipeError(f"{key} is a section: set {key}.NAME=VALUE")
-    parts: TREE = {"method": tree.get("method", "custom")}
+    parts: TREE = {"method": coerce(tree.get("method", "custom"), str, "method")}
     for name, kind in SECTIONS.items():
         try:
             parts[name] = kind(**checked(tree.get(name, {}), kind, name))

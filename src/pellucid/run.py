@@ -16,7 +16,7 @@ from pellucid.build import build_branch, build_learner
 from pellucid.data.views import normalise, plain_views
 from pellucid.learner import Learner
 from pellucid.recipe import Recipe, resolve
-from pellucid.settings import RecipeError
+from pellucid.text import read_json
 from pellucid.train import checkpoint
 from pellucid.train.whole import write_text
 
@@ -104,7 +104,7 @@ def start_run(folder: Path, recipe: Recipe) -> Run:
     recipe = claim(folder, recipe)
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / RECIPE).exists():
-        text = json.dumps(recipe.as_tree(), indent=1, ensure_ascii=False)
+        text = json.dumps(recipe.as_tree(), indent=1)  # ASCII: a path need not be valid Unicode
         write_text(folder / RECIPE, text)
     return Run(folder, recipe)
 
@@ -120,8 +120,11 @@ def open_run(folder: Path | str) -> Run:
     if not path.is_file():
         raise RunError(f"{folder} is no run directory: it holds no {RECIPE}")
     try:
-        return Run(folder, resolve(json.loads(path.read_text("utf-8"))))
-    except (RecipeError, json.JSONDecodeError) as error:
+        tree = read_json(path)
+        if not isinstance(tree, dict):
+            raise ValueError("it holds no recipe")
+        return Run(folder, resolve(tree))
+    except (OSError, ValueError) as error:  # a RecipeError is one
         raise RunError(f"{path} cannot be read: {error}") from error
 
 
@@ -158,8 +161,3 @@ def _differences(old: Any, new: Any, key: str = "") -> list[str]:
         ]
         return sorted(itertools.chain.from_iterable(parts))
     return [] if old == new else [f"{key[1:]}: {old} there, {new} asked"]
-
-
-def tree_of(path: Path) -> Any:
-    """The JSON of a run's file, or None where it is not there."""
-    return json.loads(path.read_text("utf-8")) if path.is_file() else None

@@ -1,5 +1,6 @@
 """Images through a trained branch, once each, onto disk: shard by shard, over all processes."""
 
+import contextlib
 import hashlib
 import shutil
 from collections.abc import Callable, Sequence
@@ -7,7 +8,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import distributed as dist
 from torch import nn
 
 from pellucid import distributed
@@ -23,6 +23,7 @@ from pellucid.heads import BayesGate
 from pellucid.representation.feature_manifest import FORMAT, STAGES, read_manifest
 from pellucid.run import Run, RunError
 from pellucid.train.device import join_processes, pick_device
+from pellucid.train.exclusive import exclusively
 
 SHARD_ROWS = 8192
 """Images of a shard: a multiple of `BATCH`, so that batches are those of one pass over all."""
@@ -60,6 +61,7 @@ def embed(
         say: takes a line for the user.
 
     Raises:
+        BusyError: another process writes into the folder.
         RunError: the run has no checkpoint, the folder holds something else, or what was asked
             cannot be written.
         DataError: the images cannot be read.
@@ -90,32 +92,41 @@ def embed(
             say(f"{folder} is finished: nothing to do")
             shutil.rmtree(folder / PARTS, ignore_errors=True)
         return read_manifest(folder) or {}
-    _wait()  # until all have looked at the folder, before any writes to it
+    distributed.wait()  # until all have looked at the folder, before any writes to it
     work = Work(run, branch, subject, folder, settings, where, say if first else _silent)
+    with contextlib.ExitStack() as held, distributed.together():
+        if first:
+            folder.mkdir(parents=True, exist_ok=True)
+            held.enter_context(exclusively(folder, "embed"))
+        _write(work)
+    return read_manifest(folder) or {}
+
+
+def _write(work: Work) -> None:
+    """Write what is missing, each process its share, and then the end of it."""
+    first, folder, images = distributed.rank() == 0, work.folder, work.subject.images
     if first:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_manifest(folder, settings)  # before anything else, so that `claim` knows it again
-        if files == "npy":
+        write_manifest(folder, work.settings)  # before all else, so that `claim` knows it again
+        if work.settings["files"] == "npy":
             (folder / PARTS).mkdir(exist_ok=True)
-    _wait()
+    distributed.wait()
     shards = work.shards()
     missing = [number for number, (path, _) in enumerate(shards) if not work.is_there(path)]
-    _wait()  # until all have listed what is missing, before any writes a part of it
+    distributed.wait()  # until all have listed what is missing, before any writes a part of it
     work.say(
-        f"{run.name} after step {step}: {len(subject.images):,} images of {subject.data} "
-        f"({subject.split}) into {folder}"
+        f"{work.run.name} after step {work.settings['step']}: {len(images):,} images of "
+        f"{work.subject.data} ({work.subject.split}) into {folder}"
     )
-    for note in subject.images.notes:
+    for note in images.notes:
         work.say(f"data: {note}")
     if len(missing) < len(shards):
         work.say(f"{len(shards) - len(missing)} of {len(shards)} shards are there already")
     own = missing[distributed.rank() :: distributed.world_size()]
     write_shards(work, [shards[number] for number in own])
-    _wait()
+    distributed.wait()
     if first:
         finish(work, [path for path, _ in shards])
-    _wait()
-    return read_manifest(folder) or {}
+    distributed.wait()
 
 
 def _identity(run: Run, branch: Branch, step: int, subject: Subject) -> dict[str, Any]:
@@ -167,9 +178,3 @@ def _is_text(name: str) -> bool:
 
 def _silent(_: str) -> None:
     """What the other processes say: nothing."""
-
-
-def _wait() -> None:
-    """Until all processes are here."""
-    if distributed.world_size() > 1:
-        dist.barrier()

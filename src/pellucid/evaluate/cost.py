@@ -65,7 +65,12 @@ def training_time(folder: Path) -> dict[str, Any]:
         interruptions left out; `images_per_second`, the median; `steps`, of the last window. All
         are None, with a `reason`, when nothing was logged.
     """
-    lines = read_lines(folder / TIMING)
+    measured = ("seconds", "images_per_second")
+    lines = [
+        line
+        for line in read_lines(folder / TIMING)
+        if all(isinstance(line.get(name), int | float) for name in measured)
+    ]
     names = ("seconds_a_step", "seconds", "images_per_second", "steps")
     if not lines:
         return dict.fromkeys(names) | {"reason": f"{folder / TIMING} is missing or empty"}

@@ -98,7 +98,9 @@ def evaluate(
     place = Place(where, evaluation_precision(run.recipe, where))
     learner, step = run.trained_learner()
     branch = learner.framework.online
-    with exclusively(run.folder, "evaluate") if first else contextlib.nullcontext():
+    with contextlib.ExitStack() as held, distributed.together():
+        if first:
+            held.enter_context(exclusively(run.folder, "evaluate"))
         splits = open_splits(run.recipe, download=download, strict=strict)
         if first:
             say(f"{run.name}: scoring {len(splits.scored):,} images after step {step}")
@@ -162,7 +164,7 @@ def _scored(
         "query_view": query_view(run, learner.to(place.device), plain, chosen),
         "encoder_volume": volumes(branch, fresh, plain),
     }
-    text = json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(result, indent=1, allow_nan=False)
     write_text(run.folder / SCORES, text)
     return result
 

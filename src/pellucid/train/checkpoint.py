@@ -3,7 +3,8 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from pellucid.text import for_terminal, read_json
 from pellucid.train.whole import sync, write_text
 
 FOLDER = "checkpoint"
@@ -96,18 +98,20 @@ def read(checkpoint: Path) -> tuple[int, dict[str, Tensor]]:
         CheckpointError: a file is missing, or is not the one that was written.
     """
     try:
-        state: dict[str, Any] = json.loads((checkpoint / STATE).read_text("utf-8"))
+        state: dict[str, Any] = read_json(checkpoint / STATE)
         if _digest(checkpoint / TENSORS) != state["sha256"]:
             raise CheckpointError(f"{checkpoint / TENSORS} is damaged: its checksum has changed")
         return int(state["step"]), load_file(checkpoint / TENSORS)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise CheckpointError(f"{checkpoint} cannot be read: {error}") from error
 
 
-def newest(run: Path, warn: Any = print) -> tuple[int, dict[str, Tensor]] | None:
+def newest(
+    run: Path, warn: Callable[[str], None] | None = None
+) -> tuple[int, dict[str, Tensor]] | None:
     """The newest checkpoint that is whole, or None for a run that has none yet.
 
-    A damaged one is named through `warn` and the one before is taken.
+    A damaged one is named through `warn`, by default on stderr, and the one before is taken.
 
     Raises:
         CheckpointError: there are checkpoints and none is whole.
@@ -117,7 +121,11 @@ def newest(run: Path, warn: Any = print) -> tuple[int, dict[str, Tensor]] | None
         try:
             return read(checkpoint)
         except CheckpointError as error:
-            warn(f"{error}; trying the one before")
+            words = f"{error}; trying the one before"
+            if warn is not None:
+                warn(words)
+            else:
+                sys.stderr.write(f"{for_terminal(words)}\n")
     if found:
         raise CheckpointError(f"no checkpoint below {run / FOLDER} is whole; start a new run")
     return None

@@ -193,14 +193,17 @@ class Log:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The lines of a JSON-lines file; a half-written last line is left out."""
-    lines = []
+    """The lines of a JSON-lines file with their steps; a half-written last line is left out."""
+    lines: list[dict[str, Any]] = []
     if path.exists():
-        for text in path.read_text("utf-8").splitlines():
+        for text in path.read_text("utf-8", errors="replace").splitlines():
             try:
-                lines.append(json.loads(text))
-            except json.JSONDecodeError:
+                line = json.loads(text)
+            except (ValueError, RecursionError):
                 break
+            if not isinstance(line, dict) or not isinstance(line.get("step"), int):
+                break
+            lines.append(line)
     return lines
 
 

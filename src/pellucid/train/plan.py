@@ -33,8 +33,8 @@ class Plan:
             raise ValueError(f"accumulate={self.accumulate} does not divide batch={self.batch}")
         if self.batch < 2 * self.accumulate:
             raise ValueError(
-                f"accumulate={self.accumulate} leaves one image of batch={self.batch} a micro-step, "
-                "and a contrast needs two"
+                f"accumulate={self.accumulate} leaves one image of batch={self.batch} a "
+                "micro-step, and a contrast needs two"
             )
         if self.checkpoint_minutes < 0:
             raise ValueError(
