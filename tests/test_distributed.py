@@ -156,6 +156,7 @@ def test_an_error_of_one_process_alone_stays_what_it_is():
 def test_the_end_of_another_process_is_told_in_words(monkeypatch, error):
     monkeypatch.setattr("pellucid.distributed.world_size", lambda: 2)
     monkeypatch.setattr("pellucid.distributed.time.sleep", lambda _: None)
+    monkeypatch.setattr("pellucid.distributed.signal.signal", lambda *_: None)
     with pytest.raises(LostProcessError, match="another process ended"), together():
         raise error
     with pytest.raises(RuntimeError, match=r"^no such thing$"), together():

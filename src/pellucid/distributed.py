@@ -1,6 +1,7 @@
 """Processes that share a batch: rank, world size, and a gather that gradients pass through."""
 
 import contextlib
+import signal
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -102,7 +103,11 @@ def together() -> Iterator[None]:
             isinstance(error, dist.DistBackendError) or _GLOO in str(error)
         ):
             raise
-        time.sleep(1)  # so that torchrun reports the process that ended first as the cause
+        # torchrun now ends this process too, and names the first that ended as the cause. The wait
+        # lets that be the other one; the signal must not keep this one from saying what happened.
+        with contextlib.suppress(ValueError):  # not in the main thread
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(1)
         raise LostProcessError(
             "another process ended, and this one with it; its own error says why. What was saved "
             "is whole: the same command goes on from there, on one process or several"

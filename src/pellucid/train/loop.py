@@ -3,6 +3,7 @@
 import contextlib
 import signal
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -214,6 +215,8 @@ def _wrap(learner: Learner) -> torch.nn.Module:
     if next(learner.parameters()).is_cuda:  # gloo cannot synchronise batch norm
         convert = torch.nn.SyncBatchNorm.convert_sync_batchnorm
         learner = convert(learner)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    # Kernels of one pixel have gradients of either memory format, which costs nothing noticeable.
+    warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides")
     # The learner makes both forwards of a step inside one call, so buffers are broadcast before
     # it and never between a forward and its backward.
     return DistributedDataParallel(learner)
