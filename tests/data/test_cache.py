@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 
 from pellucid.data import cache
+from pellucid.data.bad_share import allowed_bad
 from pellucid.data.cache import Held, MixedSizesError, hold
 from pellucid.data.source import DataError, Source
 
@@ -122,7 +123,24 @@ def test_unreadable_images_are_skipped_within_bounds(tmp_path: Path) -> None:
         for folder in (tmp_path, tmp_path / "other"):
             with pytest.raises(DataError, match=r"0\.png \(no image"):
                 held(source, folder, **options)
-    assert endings(tmp_path / "other") == []
+
+
+def test_a_refusal_counts_all_bad_images_and_what_was_decoded_is_kept(tmp_path: Path) -> None:
+    source = source_of(random_pixels(300), bad=(0, 7, 150, 299))
+    words = r"4 of 300 images cannot be read, and at most 1 .*allow more: a bad_share of 0\.014"
+    with pytest.raises(DataError, match=words):
+        held(source, tmp_path, most_bad=1)
+    reads = source.read.reads
+    assert len(held(source, tmp_path, most_bad=allowed_bad(0.014, 300)).pixels) == 296
+    assert source.read.reads == reads
+
+
+def test_strict_gives_up_at_the_first_and_keeps_nothing(tmp_path: Path) -> None:
+    source = source_of(random_pixels(2000), bad=(3,))
+    with pytest.raises(DataError, match=r"1 of 2000 images .*at most 0 may be: 3\.png"):
+        held(source, tmp_path, most_bad=20, strict=True)
+    assert source.read.reads < 1000
+    assert endings(tmp_path) == []
 
 
 def test_the_sidecar_says_what_is_in_the_file(tmp_path: Path) -> None:

@@ -20,8 +20,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor
 
+from pellucid.data.bad_share import refuse_bad
 from pellucid.data.decode import UnreadableImageError, decode, to_square
-from pellucid.data.source import DataError, Source, fingerprint, some
+from pellucid.data.source import DataError, Source, fingerprint
 
 FORMAT = 1
 """Raise when pixels would come out otherwise, or the files' layout changes."""
@@ -116,7 +117,7 @@ def hold(
         size: What `to_square` scales to; None keeps images, which must be of `shape`.
         folder: Of the cache.
         workers: Threads that decode; Pillow lets go of the interpreter while it does.
-        most_bad: Unreadable images to skip before giving up.
+        most_bad: Unreadable images that are borne.
         strict: Give up at the first.
 
     Raises:
@@ -125,7 +126,6 @@ def hold(
     """
     key = fingerprint([source.fingerprint, str(size), str(FORMAT)])
     array, sidecar = folder / f"{key}.npy", folder / f"{key}.json"
-    most_bad = 0 if strict else most_bad
     held = _load(array, sidecar, key)
     if held is None:
         mixed = folder / f"{key}.mixed"  # so that the next start need not find out again
@@ -136,14 +136,15 @@ def hold(
             held = _load(array, sidecar, key)  # another process may have been at it
             if held is None:
                 try:
-                    _decode_all(source, shape, size, (array, sidecar), key, workers, most_bad)
+                    _decode_all(source, shape, size, (array, sidecar), key, workers, strict)
                 except MixedSizesError:
                     mixed.touch()
                     raise
                 held = _load(array, sidecar, key)
         if held is None:
             raise DataError(f"{array} was damaged while it was written: give another cache_dir")
-    refuse_bad(held.skipped, most_bad, len(source))
+    # At the end: whoever mends a set wants to know of all bad files, and what was decoded is kept.
+    refuse_bad(held.skipped, 0 if strict else most_bad, len(source))
     return held
 
 
@@ -160,25 +161,6 @@ def _alone(path: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def allowed_bad(share: float, total: int) -> int:
-    """How many unreadable images a share of a set is."""
-    return int(share * total + 1e-6)  # 0.29 * 100 is a little less than 29
-
-
-def refuse_bad(skipped: list[tuple[str, str]], most_bad: int, total: int) -> None:
-    """Give up when too many images are unreadable.
-
-    Raises:
-        DataError: more than `most_bad` are; it names the first ones.
-    """
-    if len(skipped) > most_bad:
-        listed = some([f"{name} ({reason})" for name, reason in skipped])
-        raise DataError(
-            f"{len(skipped)} of {total} images cannot be read, and at most {most_bad} may be: "
-            f"{listed}. Mend or remove them, or allow more (bad_share; strict allows none)"
-        )
 
 
 def _load(array: Path, sidecar: Path, key: str) -> Held | None:
@@ -206,7 +188,7 @@ def _decode_all(
     files: tuple[Path, Path],
     key: str,
     workers: int,
-    most_bad: int,
+    strict: bool,
 ) -> None:
     """Write the pixels and what is known of them: under other names first, so never half."""
     array = files[0]
@@ -225,7 +207,7 @@ def _decode_all(
             for index, pixels in enumerate(images):
                 if isinstance(pixels, UnreadableImageError):
                     skipped.append((pixels.name, pixels.reason))
-                    refuse_bad(skipped, most_bad, total)
+                    refuse_bad(skipped, 0 if strict else total, total)
                     continue
                 if pixels.shape[1:] != shape:
                     raise MixedSizesError(source.names[index])

@@ -9,7 +9,8 @@ from jaxtyping import Int, UInt8
 from torch import Tensor
 from torch import distributed as dist
 
-from pellucid.data.cache import Held, MixedSizesError, allowed_bad, hold, try_pixels
+from pellucid.data.bad_share import allowed_bad
+from pellucid.data.cache import Held, MixedSizesError, hold, try_pixels
 from pellucid.data.decode import UnreadableImageError
 from pellucid.data.generated import GENERATED, Labels
 from pellucid.data.known import cache_folder, open_source

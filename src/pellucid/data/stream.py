@@ -8,7 +8,8 @@ from jaxtyping import Int, UInt8
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from pellucid.data.cache import allowed_bad, content_hash, pixels_of, refuse_bad
+from pellucid.data.bad_share import allowed_bad, refuse_bad
+from pellucid.data.cache import content_hash, pixels_of
 from pellucid.data.decode import UnreadableImageError
 from pellucid.data.source import DataError, Source, some
 from pellucid.randomness import seeded
