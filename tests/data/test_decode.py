@@ -143,7 +143,7 @@ def test_what_stands_in_an_images_place_is_named() -> None:
     assert "HTML page" in refusal(b"\n<!DOCTYPE html><html>404</html>")
     assert "0 bytes" in refusal(b"")
     assert "HEIC" in refusal(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + b"\0" * 50)
-    assert "Pillow" in refusal(b"words, words")
+    assert "none of JPEG, PNG, WEBP" in refusal(b"words, words")
 
 
 def test_pixels_without_a_range_are_refused() -> None:
@@ -244,3 +244,43 @@ def test_awkward_files_do_what_their_index_says() -> None:
         else:
             with contextlib.suppress(UnreadableImageError):
                 decode(data, name)
+
+
+def test_strips_come_out_as_the_whole_would() -> None:
+    """Large images are converted a few rows at a time."""
+    generator = np.random.default_rng(0)
+    colours = generator.integers(0, 256, (900, 1300, 4), dtype=np.uint8)
+    data = encoded(Image.fromarray(colours), "PNG", compress_level=1)
+    alpha = colours[..., 3:].astype(float) / 255
+    over_white = colours[..., :3] * alpha + 255 * (1 - alpha)
+    assert np.abs(np.asarray(decode(data, "a")) - over_white).max() <= 1
+
+    deep = generator.integers(0, 65536, (900, 1300), dtype=np.uint16)
+    found = np.asarray(decode(encoded(Image.fromarray(deep), "PNG", compress_level=1), "a"))
+    assert np.array_equal(found[..., 1], np.round(deep / 257).astype(np.uint8))
+
+    indices = generator.integers(0, 2, (900, 1300), dtype=np.uint8)
+    palette = Image.fromarray(indices, "L").convert("P")
+    palette.putpalette([10, 20, 30, 255, 0, 0])
+    for hidden in (1, bytes([255, 0])):
+        found = np.asarray(decode(encoded(palette, "PNG", transparency=hidden), "a"))
+        expected = np.where(indices[..., None] == 1, 255, np.array([10, 20, 30]))
+        assert np.array_equal(found, expected)
+
+
+def test_a_progressive_jpeg_of_endless_scans_is_refused() -> None:
+    data = encoded(photo(2000, 2000), "JPEG", progressive=True)
+    assert decode(data, "a").size == (2000, 2000)
+    last = data.rindex(b"\xff\xda")
+    bomb = data[:-2] + data[last:-2] * 600 + b"\xff\xd9"
+    reason = refusal(bomb)
+    assert (
+        reason == f"{bomb.count(bytes.fromhex('ffda'))} scans of 2000 x 2000 pixels: save it anew"
+    )
+
+
+def test_formats_that_no_photograph_is_in_are_refused() -> None:
+    for kind in ("ICO", "DDS", "QOI", "EPS"):
+        assert "none of JPEG, PNG" in refusal(encoded(photo(16, 16), kind))
+    assert not {".ico", ".dds", ".qoi", ".eps", ".pdf"} & image_endings()
+    assert {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".jp2"} <= image_endings()

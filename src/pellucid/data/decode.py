@@ -3,6 +3,7 @@
 import functools
 import io
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import UInt8
@@ -11,9 +12,18 @@ from PIL import Image, UnidentifiedImageError
 MAX_PIXELS = 89_478_485
 """Pillow's own limit (a quarter of a gigabyte of RGB)."""
 
-# Formats that Pillow opens by running a program or only names; none is an image of a data set.
-_LEFT_OUT = {"BUFR", "EPS", "FITS", "GRIB", "HDF5", "MPEG", "WMF"}
-_COMMON = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF")  # tried first, to save time
+# What photographs are kept in, the common ones first, to save time. Pillow opens thirty more; of
+# those some run programs, and some decode in Python, a second a million pixels.
+_FORMATS = (
+    *("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF"),
+    *("MPO", "JPEG2000", "PPM", "TGA", "HEIF"),  # HEIF where somebody has registered pillow-heif
+)
+_MOST_SCANNED = 2e9
+"""Pixels times scans of a progressive JPEG: 20 times the usual ten scans of 10 million pixels.
+Each scan goes over all pixels, and a small file may hold thousands."""
+_START_OF_SCAN = b"\xff\xda"
+_STRIP = 1 << 20
+"""Pixels that are converted at a time: a conversion of all would hold several copies of all."""
 _HEIF_ENDINGS = {".heic", ".heif"}
 _HEIF_BRANDS = {b"heic", b"heix", b"hevc", b"heim", b"heis", b"hevm", b"mif1", b"msf1"}
 _ORIENTATION = 0x0112
@@ -56,6 +66,7 @@ def decode(
     Transparent pixels are shown over white, as on a page. 16 bits are scaled to 8. With
     `at_least`, a JPEG whose shorter side is four times as long may come at a half, a quarter or
     an eighth of its size, which is faster; its shorter side stays twice `at_least` or more.
+    Pillow holds 4 bytes a pixel, and while an image is opened up to 17 (WebP with transparency).
 
     Raises:
         UnreadableImageError: the bytes are no image, are cut off or damaged, hold more than
@@ -74,6 +85,11 @@ def decode(
                     )
                 if width * height == 0:
                     raise UnreadableImageError(name, f"{width} x {height} pixels: it is empty")
+                scans = data.count(_START_OF_SCAN) if image.format in ("JPEG", "MPO") else 1
+                if width * height * scans > max(_MOST_SCANNED, width * height):
+                    raise UnreadableImageError(
+                        name, f"{scans} scans of {width} x {height} pixels: save it anew"
+                    )
                 if at_least and image.format == "JPEG" and min(width, height) >= 4 * at_least:
                     image.draft(image.mode, (2 * at_least, 2 * at_least))
                 image.load()
@@ -85,7 +101,7 @@ def decode(
                 name, "more pixels than Pillow allows: scale it down"
             ) from None
         except UnidentifiedImageError:
-            reason = "no image that Pillow reads: another format, or a damaged header"
+            reason = f"none of {', '.join(_formats())}, or one with a damaged header"
             if data[4:8] == b"ftyp" and data[8:12] in _HEIF_BRANDS:
                 reason = "HEIC/HEIF, which Pillow reads only with pillow-heif: convert it to JPEG"
             raise UnreadableImageError(name, reason) from None
@@ -110,8 +126,7 @@ def to_square(image: Image.Image, size: int | None) -> UInt8[np.ndarray, "H W 3"
 @functools.cache
 def _formats() -> tuple[str, ...]:
     Image.init()
-    others = [name for name in Image.OPEN if name not in _LEFT_OUT.union(_COMMON)]
-    return tuple([name for name in _COMMON if name in Image.OPEN] + others)
+    return tuple(name for name in _FORMATS if name in Image.OPEN)
 
 
 def _refuse_impostors(data: bytes, name: str) -> None:
@@ -147,13 +162,33 @@ def _to_rgb(image: Image.Image, name: str) -> Image.Image:
             name, "CIE Lab pixels, which Pillow cannot convert: save it as RGB"
         )
     if image.mode == "I" or image.mode.startswith("I;"):
-        values = np.asarray(image).astype(np.int64)
-        if values.min() < 0 or values.max() > 65535:
-            raise UnreadableImageError(name, "32-bit integer pixels beyond 16 bits: convert it")
-        # Rounded, so that 65535 is white and 257 a step. Pillow's convert would clip at 255.
-        return Image.fromarray(((values + 128) // 257).astype(np.uint8)).convert("RGB")
+        return _in_strips(image, lambda strip: _from_16_bits(strip, name))
     if image.has_transparency_data:
-        shown = image.convert("RGBA")
-        white = Image.new("RGBA", shown.size, "white")
-        return Image.alpha_composite(white, shown).convert("RGB")
+        return _in_strips(image, _over_white)
     return image.convert("RGB")
+
+
+def _in_strips(image: Image.Image, convert: Callable[[Image.Image], Image.Image]) -> Image.Image:
+    """The image converted a few rows at a time."""
+    width, height = image.size
+    rows = max(1, _STRIP // width)
+    converted = Image.new("RGB", image.size)
+    for top in range(0, height, rows):
+        strip = image.crop((0, top, width, min(top + rows, height)))
+        strip.info = image.info  # a colour of a palette may stand for transparency
+        converted.paste(convert(strip), (0, top))
+    return converted
+
+
+def _from_16_bits(image: Image.Image, name: str) -> Image.Image:
+    values = np.asarray(image).astype(np.int64)
+    if values.min() < 0 or values.max() > 65535:
+        raise UnreadableImageError(name, "32-bit integer pixels beyond 16 bits: convert it")
+    # Rounded, so that 65535 is white and 257 a step. Pillow's convert would clip at 255.
+    return Image.fromarray(((values + 128) // 257).astype(np.uint8)).convert("RGB")
+
+
+def _over_white(image: Image.Image) -> Image.Image:
+    shown = image.convert("RGBA")
+    white = Image.new("RGBA", shown.size, "white")
+    return Image.alpha_composite(white, shown).convert("RGB")
