@@ -24,7 +24,7 @@ demo: .venv/ready   ## pretrain simclr, ncl and bayesncl on the built-in scenes,
 test: .venv/ready   ## all tests
 	$(PYTEST)
 
-soak: .venv/ready   ## reliability at length: interruptions, failing processes, fuzzing (half an hour)
+soak: .venv/ready   ## reliability at length: interruptions, failing processes, fuzzing (ten minutes)
 	mkdir -p build && rm -f $(SOAK)
 	PELLUCID_SOAK=$(CURDIR)/$(SOAK) $(PYTEST) tests/reliability tests/test_several_processes.py
 	$(BIN)/python tests/reliability/summary.py $(SOAK)
