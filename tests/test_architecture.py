@@ -11,7 +11,17 @@ PACKAGE = Path(pellucid.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 ORDER = [
-    *("settings", "text", "types", "randomness", "distributed", "losses", "metrics", "data"),
+    *(
+        "settings",
+        "text",
+        "types",
+        "locks",
+        "randomness",
+        "distributed",
+        "losses",
+        "metrics",
+        "data",
+    ),
     *("nets", "heads", "query_transforms", "regularisers", "branch", "frameworks", "learner"),
     *(
         "train",

@@ -14,11 +14,11 @@ from pellucid import distributed
 from pellucid.build import build_learner, build_optimiser, build_views, source_settings
 from pellucid.data.image_set import ImageSet, open_images
 from pellucid.data.source import fingerprint
+from pellucid.locks import exclusively
 from pellucid.recipe import Recipe
 from pellucid.run import ENVIRONMENT, Run, RunError, claim, start_run
 from pellucid.text import read_json
 from pellucid.train.device import hardware, join_processes, pick_device, resolve_precision
-from pellucid.train.exclusive import exclusively
 from pellucid.train.loop import train
 from pellucid.train.skipped import SKIPPED, list_skipped
 from pellucid.train.whole import write_text

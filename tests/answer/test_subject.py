@@ -129,7 +129,7 @@ def test_a_name_comes_before_a_file(evaluated, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("1").write_bytes(b"no image")
     assert find(representation, "1").index == 1
-    with pytest.raises(RunError, match=r"\./1: no image that Pillow reads"):
+    with pytest.raises(RunError, match=r"\./1: no image of a format"):
         find(representation, "./1")
 
 

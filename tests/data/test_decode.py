@@ -143,7 +143,7 @@ def test_what_stands_in_an_images_place_is_named() -> None:
     assert "HTML page" in refusal(b"\n<!DOCTYPE html><html>404</html>")
     assert "0 bytes" in refusal(b"")
     assert "HEIC" in refusal(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + b"\0" * 50)
-    assert "none of JPEG, PNG, WEBP" in refusal(b"words, words")
+    assert "no image of a format" in refusal(b"words, words")
 
 
 def test_pixels_without_a_range_are_refused() -> None:
@@ -281,6 +281,6 @@ def test_a_progressive_jpeg_of_endless_scans_is_refused() -> None:
 
 def test_formats_that_no_photograph_is_in_are_refused() -> None:
     for kind in ("ICO", "DDS", "QOI", "EPS"):
-        assert "none of JPEG, PNG" in refusal(encoded(photo(16, 16), kind))
+        assert "no image of a format" in refusal(encoded(photo(16, 16), kind))
     assert not {".ico", ".dds", ".qoi", ".eps", ".pdf"} & image_endings()
     assert {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".jp2"} <= image_endings()

@@ -8,8 +8,8 @@ import pytest
 
 from pellucid.embed.shard import shard_facts
 from pellucid.evaluate.store import read_features
+from pellucid.locks import exclusively
 from pellucid.run import RunError, open_run
-from pellucid.train.exclusive import exclusively
 
 KINDS = ("kill", "full", "readonly", "short")
 

@@ -7,14 +7,13 @@ import warnings
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 import torch
-from filelock import FileLock, Timeout
 from jaxtyping import Int, UInt8
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -23,6 +22,7 @@ from torch import Tensor
 from pellucid.data.bad_share import refuse_bad
 from pellucid.data.decode import UnreadableImageError, decode, to_square
 from pellucid.data.source import DataError, Source, fingerprint
+from pellucid.locks import in_turn
 
 FORMAT = 1
 """Raise when pixels would come out otherwise, or the files' layout changes."""
@@ -130,7 +130,7 @@ def hold(
     if held is None:
         mixed = folder / f"{key}.mixed"  # so that the next start need not find out again
         folder.mkdir(parents=True, exist_ok=True)
-        with _alone(folder / f"{key}.lock"):
+        with in_turn(folder / f"{key}.lock", "decodes the same images"):
             if mixed.exists():
                 raise MixedSizesError
             held = _load(array, sidecar, key)  # another process may have been at it
@@ -146,21 +146,6 @@ def hold(
     # At the end: whoever mends a set wants to know of all bad files, and what was decoded is kept.
     refuse_bad(held.skipped, 0 if strict else most_bad, len(source))
     return held
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Hold a lock while decoding, so that two processes do not do the same work twice."""
-    lock = FileLock(path)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        Console(stderr=True).print("another process decodes the same images: waiting for it")
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _load(array: Path, sidecar: Path, key: str) -> Held | None:

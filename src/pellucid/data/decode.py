@@ -101,7 +101,7 @@ def decode(
                 name, "more pixels than Pillow allows: scale it down"
             ) from None
         except UnidentifiedImageError:
-            reason = f"none of {', '.join(_formats())}, or one with a damaged header"
+            reason = "no image of a format that is read here, or a damaged header"
             if data[4:8] == b"ftyp" and data[8:12] in _HEIF_BRANDS:
                 reason = "HEIC/HEIF, which Pillow reads only with pillow-heif: convert it to JPEG"
             raise UnreadableImageError(name, reason) from None

@@ -20,10 +20,10 @@ from pellucid.embed.work import PARTS, Work
 from pellucid.evaluate.evaluation import evaluation_precision, gate_threshold
 from pellucid.evaluate.extract import BATCH
 from pellucid.heads import BayesGate
+from pellucid.locks import exclusively
 from pellucid.representation.feature_manifest import FORMAT, STAGES, read_manifest
 from pellucid.run import Run, RunError
 from pellucid.train.device import join_processes, pick_device
-from pellucid.train.exclusive import exclusively
 
 SHARD_ROWS = 8192
 """Images of a shard: a multiple of `BATCH`, so that batches are those of one pass over all."""

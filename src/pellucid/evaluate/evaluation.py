@@ -30,6 +30,7 @@ from pellucid.evaluate.splits import NO_HELD_OUT, Splits, choose, labelled, open
 from pellucid.evaluate.store import write_features
 from pellucid.evaluate.transfer import NAMES, transfer
 from pellucid.learner import Learner
+from pellucid.locks import exclusively
 from pellucid.metrics.activity import ACTIVE
 from pellucid.recipe import Recipe
 from pellucid.run import SCORES, Run
@@ -39,7 +40,6 @@ from pellucid.train.device import (
     pick_device,
     resolve_precision,
 )
-from pellucid.train.exclusive import exclusively
 from pellucid.train.whole import write_text
 
 

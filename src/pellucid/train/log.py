@@ -221,7 +221,7 @@ def _table(window: list[tuple[int, Terms]]) -> tuple[list[str], Tensor]:
     if not window:
         return [], torch.zeros(0, 0)
     newest = window[-1][1]  # a restored window has lost the order of its names
-    names = list(newest)
+    names = [n for n in newest if all(n in values for _, values in window)]
     device = newest[names[0]].device
     rows = [torch.stack([values[n].float().to(device) for n in names]) for _, values in window]
     return names, torch.stack(rows).cpu()
