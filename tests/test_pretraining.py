@@ -15,8 +15,8 @@ from pellucid.run import RunError, open_run
 from pellucid.settings import RecipeError
 from pellucid.train import checkpoint
 from pellucid.train.batches import TwoViews
+from pellucid.train.finite import TrainingError
 from pellucid.train.log import read_lines
-from pellucid.train.loop import TrainingError
 from pellucid.train.stopping import InterruptedTrainingError
 
 TINY = [

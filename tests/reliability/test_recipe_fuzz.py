@@ -17,7 +17,7 @@ from pellucid.regularisers import REGULARISERS
 from pellucid.run import RunError
 from pellucid.settings import RecipeError, fields_of
 from pellucid.train import checkpoint
-from pellucid.train.loop import TrainingError
+from pellucid.train.finite import TrainingError
 
 EXAMPLES = 80 if os.environ.get("PELLUCID_SOAK") else 4
 SHARDS = 8

@@ -21,8 +21,9 @@ from pellucid.randomness import seed_noise
 from pellucid.train import checkpoint
 from pellucid.train.batches import TwoViews, epoch_order
 from pellucid.train.device import autocast
+from pellucid.train.finite import TrainingError
 from pellucid.train.log import read_lines
-from pellucid.train.loop import TrainingError, layout, train
+from pellucid.train.loop import layout, train
 from pellucid.train.optimisers import OPTIMISERS, parameter_groups
 from pellucid.train.plan import Plan
 from pellucid.train.stopping import InterruptedTrainingError

@@ -1,8 +1,9 @@
 """Numbers that went wrong: found by their step, and kept for whoever looks for the cause."""
 
+import contextlib
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import torch
@@ -37,6 +38,10 @@ class NotFiniteError(RuntimeError):
         """All values of the step, by name."""
 
 
+class TrainingError(RuntimeError):
+    """Training cannot go on; the message says at which step and what is wrong."""
+
+
 def gradient_norms(optimiser: Optimizer) -> Terms:
     """The Euclidean norm of the gradient of each parameter group, by the group's title."""
     norms = {}
@@ -58,7 +63,30 @@ def check_weights(learner: Learner, step: int) -> None:
             raise NotFiniteError(step, {f"{name} after it": math.nan})
 
 
-def keep_failure(
+@contextlib.contextmanager
+def failures_kept(
+    run: Path, learner: Learner, images: ImageSet, views: TwoViews, plan: Plan
+) -> Iterator[None]:
+    """Training, whose numbers may go wrong; then what is known of it is kept and told.
+
+    Raises:
+        TrainingError: they did.
+    """
+    try:
+        yield
+    except NotFiniteError as found:
+        steps = plan.epochs * (len(images) // plan.batch)
+        listed = ", ".join(f"{name}={value:.6g}" for name, value in found.values.items())
+        kept = _keep(found, run, learner, images, views, plan)
+        distributed.wait()  # the others' ending must not end the one that writes
+        raise TrainingError(
+            f"a value is not finite at step {found.step} of {steps}: {listed}.{kept} "
+            "No checkpoint holds it. In a new run, lower the learning rate, raise the "
+            "temperature, or set train.precision=fp32"
+        ) from None
+
+
+def _keep(
     found: NotFiniteError,
     run: Path,
     learner: Learner,

@@ -19,27 +19,18 @@ from pellucid.randomness import seed_noise, seeded
 from pellucid.train import checkpoint
 from pellucid.train.batches import TwoViews, epoch_batches, own_rows
 from pellucid.train.device import autocast
-from pellucid.train.finite import (
-    NotFiniteError,
-    check_weights,
-    gradient_norms,
-    keep_failure,
-)
+from pellucid.train.finite import check_weights, failures_kept, gradient_norms
 from pellucid.train.log import Log
 from pellucid.train.observe import observe, observe_entropy
 from pellucid.train.optimisers import set_rates
 from pellucid.train.plan import Plan
 from pellucid.train.schedules import warmup_cosine
-from pellucid.train.skipped import list_skipped
+from pellucid.train.skipped import list_skipped, skipped_listed
 from pellucid.train.stopping import InterruptedTrainingError, Stop
 from pellucid.types import Step, Terms
 
 CALIBRATION = 2048
 """Training images behind final batch-norm statistics, at most; the untrained branch has as many."""
-
-
-class TrainingError(RuntimeError):
-    """Training cannot go on; the message says at which step and what is wrong."""
 
 
 def train(
@@ -70,34 +61,6 @@ def train(
         CheckpointError: none of the checkpoints can be read, or the new one not be written.
         DataError: too many of the images that were met cannot be read.
     """
-    steps = plan.epochs * (len(images) // plan.batch)
-    try:
-        _train(learner, images, views, optimiser, weights, plan, run, say)
-    except NotFiniteError as found:
-        listed = ", ".join(f"{name}={value:.6g}" for name, value in found.values.items())
-        kept = keep_failure(found, run, learner, images, views, plan)
-        distributed.wait()  # the others' ending must not end the one that writes
-        raise TrainingError(
-            f"a value is not finite at step {found.step} of {steps}: {listed}.{kept} "
-            "No checkpoint holds it. In a new run, lower the learning rate, raise the "
-            "temperature, or set train.precision=fp32"
-        ) from None
-    finally:
-        if distributed.rank() == 0:
-            with contextlib.suppress(OSError):  # what ended the training is what must be told
-                list_skipped(run, images.skipped)
-
-
-def _train(
-    learner: Learner,
-    images: ImageSet,
-    views: TwoViews,
-    optimiser: Optimizer,
-    weights: Mapping[str, float],
-    plan: Plan,
-    run: Path,
-    say: Callable[[str], None],
-) -> None:
     device = next(learner.parameters()).device
     steps_each = len(images) // plan.batch
     steps, warmup = plan.epochs * steps_each, round(plan.warmup_epochs * steps_each)
@@ -111,6 +74,8 @@ def _train(
     learner.train()
     main = distributed.rank() == 0
     with (
+        skipped_listed(run, images),
+        failures_kept(run, learner, images, views, plan),
         Log(run, plan.log_every, start, steps, plan.batch, main, settled=2 * warmup) as log,
         Stop() as stop,
     ):
