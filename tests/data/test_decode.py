@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageFile, Jpeg2KImagePlugin
 
 from pellucid.data.decode import UnreadableImageError, decode, image_endings, to_square
 
@@ -284,3 +284,34 @@ def test_formats_that_no_photograph_is_in_are_refused() -> None:
         assert "no image of a format" in refusal(encoded(photo(16, 16), kind))
     assert not {".ico", ".dds", ".qoi", ".eps", ".pdf"} & image_endings()
     assert {".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".jp2"} <= image_endings()
+
+
+def claiming(kind: str, width: int, height: int) -> bytes:
+    """A small image whose header claims another size."""
+    data = encoded(photo(64, 48), kind)
+    for form in (">II", "<II", "<HH", ">HH"):  # JPEG 2000 has it twice, once the other way round
+        claimed = data.replace(struct.pack(form, 64, 48), struct.pack(form, width, height))
+        claimed = claimed.replace(struct.pack(form, 48, 64), struct.pack(form, height, width))
+        if claimed != data:
+            return claimed
+    if kind == "PPM":
+        return data.replace(b"64 48", f"{width} {height}".encode())
+    raise AssertionError(f"no size in a {kind}")
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "MPO", "BMP", "GIF", "TGA", "PPM", "JPEG2000"])
+def test_a_claimed_size_beyond_the_limit_is_refused_before_it_is_allocated(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(_: object) -> None:
+        raise AssertionError("pixels were asked for")
+
+    for plugin in (ImageFile.ImageFile, Jpeg2KImagePlugin.Jpeg2KImageFile):
+        monkeypatch.setattr(plugin, "load", load)
+    for side in (9500, 30_000):
+        assert "asked for" not in refusal(claiming(kind, side, side))
+
+
+def test_jpeg_2000_has_a_limit_of_its_own_for_what_its_decoder_takes() -> None:
+    assert refusal(claiming("JPEG2000", 9400, 9400)).endswith("are more than the 20000000 allowed")
+    assert decode(encoded(photo(64, 48), "JPEG2000"), "a").size == (64, 48)
