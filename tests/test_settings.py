@@ -117,3 +117,12 @@ def test_coerce_is_idempotent():
     once = checked({"span": [0.2, 0.4], "limit": 3}, Piece, "piece")
     assert checked(once, Piece, "piece") == once
     assert coerce(None, int | None, "limit") is None
+
+
+@pytest.mark.parametrize("value", [2**63, -(2**63) - 1, 10**30])
+def test_a_whole_number_that_no_reader_of_the_recipe_takes_is_refused(value):
+    with pytest.raises(RecipeError, match=r"train\.seed takes a whole number of 64 bits"):
+        coerce(value, int, "train.seed")
+    with pytest.raises(RecipeError, match=r"train\.seed takes a whole number of 64 bits"):
+        coerce(value, int | None, "train.seed")
+    assert coerce(2**63 - 1, int, "train.seed") == 2**63 - 1

@@ -59,6 +59,8 @@ def coerce(value: Any, kind: Any, key: str) -> Any:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         words = {float: "a number", int: "a whole number", bool: "true or false", str: "text"}
         raise RecipeError(f"{key} takes {words[kind]}, got {value!r}")
+    if kind is int and not -(2**63) <= value < 2**63:  # else recipe.json could not be read again
+        raise RecipeError(f"{key} takes a whole number of 64 bits, got {value!r}")
     return value
 
 
