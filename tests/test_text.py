@@ -90,3 +90,9 @@ def test_other_cells_stay(text):
 def test_a_tab_or_carriage_return_is_no_start():
     assert as_cell("\tab") == "'\tab"
     assert as_cell("\rab") == "'\rab"
+
+
+@pytest.mark.parametrize("text", ['"', ' "', '""', "\"'"])
+def test_a_lone_quote_is_no_start_either(text):
+    """It would begin a cell with the separator after it."""
+    assert as_cell(text) == f"'{text}"

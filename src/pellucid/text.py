@@ -39,7 +39,9 @@ def for_terminal(message: str) -> str:
 def as_cell(text: str) -> str:
     """A text that no spreadsheet takes for a formula."""
     computed = text.lstrip(BEFORE_FORMULA).startswith(FORMULA) or text.startswith(("\t", "\r"))
-    return f"'{text}" if computed else text
+    # Read with quoting where none was written, a lone quote begins a cell with what separates it.
+    lone = '"' in text and not text.lstrip(BEFORE_FORMULA)
+    return f"'{text}" if computed or lone else text
 
 
 def read_json(path: Path, *, undefined: bool = False) -> Any:
