@@ -18,7 +18,16 @@ import torch
 
 from pellucid.train.device import hardware
 
-VERSIONS = ("numpy", "pillow", "pyarrow", "scikit-learn", "timm", "torchvision", "lightly", "kornia")
+VERSIONS = (
+    "numpy",
+    "pillow",
+    "pyarrow",
+    "scikit-learn",
+    "timm",
+    "torchvision",
+    "lightly",
+    "kornia",
+)
 
 
 def take_turns(

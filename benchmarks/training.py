@@ -2,12 +2,12 @@
 
     python benchmarks/training.py --encoder resnet18 --methods simclr ncl bayesncl
 
-Two views of each image at 32 pixels. The bare step is the floor: forward and backward of encoder and
-projector on views that are there already, channels last, in the precision of training, a loss in
-two lines and plain SGD; no views, no log, no checks. Ours is `pellucid.train.loop.train` itself on
-images in memory: at every few steps its clock stops and the others take their turn. lightly's is
-its documented recipe (lightly/examples/pytorch/simclr.py): Pillow views in two worker processes, fp32,
-the same encoder, projector width, batch and view settings.
+Two views of each image at 32 pixels. The bare step is the floor: forward and backward of encoder
+and projector on views that are there already, channels last, in the precision of training, a loss
+in two lines and plain SGD; no views, no log, no checks. Ours is `pellucid.train.loop.train` itself
+on images in memory: at every few steps its clock stops and the others take their turn. lightly's is
+its documented recipe (lightly/examples/pytorch/simclr.py): Pillow views in two worker processes,
+fp32, the same encoder, projector width, batch and view settings.
 
 Left out of ours is the end of an epoch, which is timed by itself (`epoch_end`): a checkpoint.
 """
@@ -74,7 +74,8 @@ def lightly(recipe: Recipe, pixels: Tensor, workers: int) -> Turn:
     views = SimCLRTransform(input_size=recipe.views.size)
 
     class Photographs(torch.utils.data.Dataset):
-        images = [to_pil_image(image) for image in pixels]
+        def __init__(self) -> None:
+            self.images = [to_pil_image(image) for image in pixels]
 
         def __len__(self) -> int:
             return len(self.images)

@@ -18,6 +18,7 @@ from pellucid.learner import weigh
 from pellucid.pretraining import fitting_batch, with_plan
 from pellucid.recipe import Recipe
 from pellucid.text import one_line
+from pellucid.train.batches import MicroBatch
 from pellucid.train.device import autocast, hardware, pick_device, resolve_precision
 from pellucid.train.loop import layout
 
@@ -61,13 +62,16 @@ def preview(
     recipe = with_plan(recipe, batch=fitting_batch(images, recipe, strict, say))
     learner = build_learner(recipe).to(where).to(memory_format=torch.channels_last)
     optimiser, views, plan = build_optimiser(recipe, learner), build_views(recipe), recipe.train
-    pixels = next(iter(images.batches([torch.arange(plan.batch)]))).to(where)
-    rows = slice(0, plan.batch // plan.accumulate)
+    share = plan.batch // plan.accumulate
+    shares = [slice(first, first + share) for first in range(0, plan.batch, share)]
+    order = [MicroBatch(torch.arange(plan.batch)[rows], 0, rows) for rows in shares]
+    read = [pixels.to(where) for pixels in views.read(images, order)]
+    stored = next(images.batches([torch.arange(min(SHOWN, plan.batch))]))
 
-    query, key = views(pixels[rows], 0, rows)
+    query, key = views(read[0], 0, shares[0])
     mean, std = recipe.data.mean, recipe.data.std
     shown = {"query": display(query, mean, std), "key": display(key, mean, std)}
-    write_sheet(out, {"image": pixels[:SHOWN].cpu().float() / 255, **shown})
+    write_sheet(out, {"image": stored.float() / 255, **shown})
     few = query[:SHOWN]
     with torch.no_grad():
         changed = learner.query_transform(few)[0]
@@ -86,9 +90,8 @@ def preview(
     seconds = []
     for step in range(1 + TIMED):
         began = time.perf_counter()
-        for micro in range(plan.accumulate):
-            rows = slice(micro * len(query), (micro + 1) * len(query))
-            query, key = views(pixels[rows], step, rows)
+        for rows, pixels in zip(shares, read, strict=True):
+            query, key = views(pixels, step, rows)
             with autocast(where, precision):
                 loss = weigh(learner(layout(query), layout(key)).terms, recipe.weights)
                 torch.autograd.backward(loss / plan.accumulate)

@@ -95,7 +95,7 @@ def test_the_decoder_can_be_sent_to_a_process_started_anew(tmp_path: Path) -> No
     # What the start methods spawn and forkserver do, without the seconds that they take.
     put(tmp_path / "set", 6)
     source = open_source(str(tmp_path / "set"), "train")
-    decoder = Streamed(source, (6, 8), None, None, workers=2)._decoder
+    decoder = Streamed(source, (6, 8), None, None, workers=2)._squares
     sent = pickle.loads(pickle.dumps(decoder))
     indices = torch.tensor([4, 0])
     assert torch.equal(sent[indices][0], decoder[indices][0])

@@ -9,6 +9,7 @@ from pellucid.data.views import (
     ViewDraws,
     ViewSettings,
     draw_views,
+    finish_views,
     make_views,
     normalise,
     plain_views,
@@ -297,3 +298,27 @@ def test_normalise_equals_torchvision() -> None:
     x = torch.rand(2, 3, 4, 4)
     mean, std = (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)
     torch.testing.assert_close(normalise(x, mean, std), reference.normalize(x, mean, std))
+
+
+def test_blocks_that_stay_in_the_cache_change_no_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    images = torch.randint(0, 256, (11, 3, 40, 40), dtype=torch.uint8)
+    settings = ViewSettings(size=32, solarise=0.5)
+    draws = draw_views(11, 40, 40, settings, seeded(0))
+    at_once = make_views(images, draws, settings)
+    for rows in (1, 4):
+        monkeypatch.setattr("pellucid.data.views.CACHED", rows * 12 * 32**2)
+        torch.testing.assert_close(make_views(images, draws, settings), at_once)
+
+
+def test_views_of_crops_equal_those_of_images_that_are_cropped_whole() -> None:
+    images = torch.randint(0, 256, (16, 3, 24, 24), dtype=torch.uint8)
+    settings = ViewSettings(size=24, crop=(1.0, 1.0), ratio=(1.0, 1.0), solarise=0.5)
+    draws = draw_views(16, 24, 24, settings, seeded(1))
+    expected = make_views(images, draws, settings)
+    last = images.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)  # as readers give them
+    for crops in (images, last):
+        found = finish_views(crops, draws, settings)
+        assert found.is_contiguous()
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    with pytest.raises(ValueError, match="15 draws for 16 images"):
+        finish_views(images, take_rows(draws, slice(15)), settings)

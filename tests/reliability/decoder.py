@@ -29,7 +29,7 @@ def memory(name):
 def tried(data, size):
     """What becomes of an encoded image, as when it is read for training at this size."""
     try:
-        image = decode(data, "folder/some name.jpg", at_least=size)
+        image = decode(data, "folder/some name.jpg", times=lambda w, h: min(w, h) // (2 * size))
         if image.mode != "RGB":
             return "wrong", image.mode
         pixels = to_square(image, size)

@@ -24,7 +24,7 @@ def test_an_epoch_is_a_permutation_of_the_seed_and_the_epoch():
 
 
 def test_each_image_is_seen_once_and_the_short_last_batch_is_left_out():
-    seen = torch.cat(epoch_batches(21, 4, 2, 0, 0, 0))
+    seen = torch.cat([batch.indices for batch in epoch_batches(21, 4, 2, 0, 0, 0)])
     assert len(seen) == 20
     assert len(set(seen.tolist())) == 20
     assert torch.equal(seen, epoch_order(21, 0, 0)[:20])
@@ -34,19 +34,24 @@ def test_each_image_is_seen_once_and_the_short_last_batch_is_left_out():
 def test_a_resumed_epoch_goes_on_where_it_was(skip):
     whole, rest = (epoch_batches(21, 4, 2, 0, 5, s) for s in (0, skip))
     assert len(rest) == len(whole) - 2 * skip
-    assert all(torch.equal(a, b) for a, b in zip(whole[2 * skip :], rest, strict=True))
+    for a, b in zip(whole[2 * skip :], rest, strict=True):
+        assert torch.equal(a.indices, b.indices)
+        assert a[1:] == b[1:]
+    assert [batch.step for batch in whole] == [25, 25, 26, 26, 27, 27, 28, 28, 29, 29]
 
 
 @pytest.mark.parametrize(("world", "accumulate"), [(1, 1), (1, 4), (2, 1), (2, 2), (4, 2)])
 def test_ranks_and_micro_steps_share_out_the_global_batch(monkeypatch, world, accumulate):
     rows, images = [], []
-    alone = epoch_batches(16, 16, 1, 0, 0, 0)[0]
+    alone = epoch_batches(16, 16, 1, 0, 0, 0)[0].indices
     for micro in range(accumulate):
         for rank in range(world):
             as_rank(monkeypatch, rank, world)
             own = own_rows(16, accumulate, micro)
             rows += range(16)[own]
-            images += epoch_batches(16, 16, accumulate, 0, 0, 0)[micro].tolist()
+            batch = epoch_batches(16, 16, accumulate, 0, 0, 0)[micro]
+            assert batch.rows == own
+            images += batch.indices.tolist()
     assert rows == list(range(16))
     assert images == alone.tolist()
 

@@ -9,9 +9,9 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from pellucid.answer.words import class_of
-from pellucid.data.cache import content_hash
-from pellucid.data.decode import UnreadableImageError, decode, to_square
+from pellucid.data.decode import UnreadableImageError, decode_square
 from pellucid.data.image_set import STORED_SIZE, ImageSet
+from pellucid.data.pixels import content_hash
 from pellucid.evaluate.evaluation import evaluation_precision
 from pellucid.evaluate.extract import extract
 from pellucid.evaluate.store import LARGEST
@@ -162,5 +162,5 @@ def _same_pixels(representation: Representation, pixels: np.ndarray) -> int | No
 
 
 def _decoded(data: bytes, name: str, size: int | None) -> UInt8[np.ndarray, "3 h w"]:
-    square = to_square(decode(data, name, at_least=size), size)
+    square = decode_square(data, name, size)
     return np.ascontiguousarray(square.transpose(2, 0, 1))

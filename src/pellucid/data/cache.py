@@ -1,11 +1,10 @@
 """A set that fits in memory: decoded once, in parallel, into a file that is memory-mapped."""
 
-import hashlib
 import json
 import shutil
 import warnings
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import islice
@@ -20,8 +19,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor
 
 from pellucid.data.bad_share import refuse_bad
-from pellucid.data.decode import UnreadableImageError, decode, to_square
+from pellucid.data.decode import UnreadableImageError
+from pellucid.data.pixels import content_hash, try_pixels
 from pellucid.data.source import DataError, Source, fingerprint
+from pellucid.data.view_parameters import ViewSettings
 from pellucid.locks import in_turn
 
 FORMAT = 1
@@ -58,45 +59,21 @@ class Held:
         for indices in order:
             yield self.pixels[indices]
 
+    def crops(
+        self,
+        order: Sequence[Int[Tensor, " _"]],
+        uniform: Callable[[int], Tensor],
+        settings: ViewSettings,
+    ) -> Iterator[UInt8[Tensor, "_ 3 H W"]]:
+        """The whole images: cutting them is little work beside a step, and left to its device."""
+        del uniform, settings
+        return self.batches(order)
+
     def hashes(self) -> list[str]:
         """A digest of the pixels of each image."""
         if self._hashes is None:
             self._hashes = [content_hash(image) for image in self.pixels.numpy()]
         return self._hashes
-
-
-def content_hash(pixels: np.ndarray) -> str:
-    """The first 64 bits of BLAKE2b of an image's pixels [3, H, W], as hexadecimal digits."""
-    return hashlib.blake2b(pixels.tobytes(), digest_size=8).hexdigest()
-
-
-def pixels_of(source: Source, index: int, size: int | None) -> UInt8[np.ndarray, "3 H W"]:
-    """An image, decoded: its shorter side scaled to `size` and the centre cut out.
-
-    Raises:
-        UnreadableImageError: it cannot be read or decoded.
-    """
-    name = source.names[index]
-    try:
-        data = source.read(index)
-    except (OSError, ValueError) as error:  # pyarrow's errors are among them
-        raise UnreadableImageError(name, f"cannot be read: {_reason(error)}") from error
-    square = to_square(decode(data, name, at_least=size), size)
-    return np.ascontiguousarray(square.transpose(2, 0, 1))
-
-
-def _reason(error: Exception) -> str:
-    """Without the path that the system adds: reasons are kept with a run, which people share."""
-    reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return " ".join(reason.split())  # pyarrow's go over several lines
-
-
-def try_pixels(source: Source, index: int, size: int | None) -> np.ndarray | UnreadableImageError:
-    """`pixels_of`, with the failure as a value."""
-    try:
-        return pixels_of(source, index, size)
-    except UnreadableImageError as failure:
-        return failure
 
 
 def hold(

@@ -38,6 +38,7 @@ _UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+_ON_ITS_SIDE = {_UPRIGHT[orientation] for orientation in (5, 6, 7, 8)}
 
 
 class UnreadableImageError(Exception):
@@ -61,13 +62,17 @@ def image_endings() -> frozenset[str]:
 
 
 def decode(
-    data: bytes, name: str, *, max_pixels: int = MAX_PIXELS, at_least: int | None = None
+    data: bytes,
+    name: str,
+    *,
+    max_pixels: int = MAX_PIXELS,
+    times: Callable[[int, int], int] | None = None,
 ) -> Image.Image:
     """The first frame of an encoded image, upright, as an 8-bit RGB Pillow image.
 
-    Transparent pixels are shown over white, as on a page. 16 bits are scaled to 8. With
-    `at_least`, a JPEG whose shorter side is four times as long may come at a half, a quarter or
-    an eighth of its size, which is faster; its shorter side stays twice `at_least` or more.
+    Transparent pixels are shown over white, as on a page. 16 bits are scaled to 8. For a JPEG,
+    `times` is told the width and height, upright, and says how many times smaller it may come; at
+    a half, a quarter or an eighth of its size it is decoded faster.
     Pillow holds 4 bytes a pixel, and while an image is opened up to 18 (WebP; 24 in JPEG 2000, of
     which no more than 20 million pixels are allowed).
 
@@ -96,10 +101,13 @@ def decode(
                     raise UnreadableImageError(
                         name, f"{scans} scans of {width} x {height} pixels: save it anew"
                     )
-                if at_least and image.format == "JPEG" and min(width, height) >= 4 * at_least:
-                    image.draft(image.mode, (2 * at_least, 2 * at_least))
+                if times and image.format == "JPEG":
+                    on_its_side = _turn(image) in _ON_ITS_SIDE
+                    smaller = max(1, times(*((height, width) if on_its_side else (width, height))))
+                    image.draft(image.mode, (width // smaller or 1, height // smaller or 1))
                 image.load()
-                return _to_rgb(_upright(image), name)
+                turn = _turn(image)  # again: other formats may have it behind their pixels
+                return _to_rgb(image if turn is None else image.transpose(turn), name)
         except UnreadableImageError:
             raise
         except Image.DecompressionBombError:  # Pillow's own limit, which it checks at opening
@@ -113,6 +121,12 @@ def decode(
             raise UnreadableImageError(name, reason) from None
         except Exception as error:  # a damaged file raises anything, from IndexError to zlib.error
             raise UnreadableImageError(name, str(error) or type(error).__name__) from error
+
+
+def decode_square(data: bytes, name: str, size: int | None) -> UInt8[np.ndarray, "H W 3"]:
+    """`to_square` of an encoded image, whose shorter side is decoded at twice `size` or more."""
+    times = None if size is None else lambda width, height: min(width, height) // (2 * size)
+    return to_square(decode(data, name, times=times), size)
 
 
 def to_square(image: Image.Image, size: int | None) -> UInt8[np.ndarray, "H W 3"]:
@@ -146,14 +160,13 @@ def _refuse_impostors(data: bytes, name: str) -> None:
         raise UnreadableImageError(name, "an HTML page saved under an image's name: fetch it again")
 
 
-def _upright(image: Image.Image) -> Image.Image:
-    """Turned as its EXIF says; damaged EXIF turns nothing."""
+def _turn(image: Image.Image) -> Image.Transpose | None:
+    """What makes the image upright, as its EXIF says; damaged EXIF turns nothing."""
     try:
         orientation = image.getexif().get(_ORIENTATION)
     except Exception:  # the pixels are whole, and parsing damaged EXIF raises anything
-        return image
-    turn = _UPRIGHT.get(orientation) if isinstance(orientation, int) else None
-    return image if turn is None else image.transpose(turn)
+        return None
+    return _UPRIGHT.get(orientation) if isinstance(orientation, int) else None
 
 
 def _to_rgb(image: Image.Image, name: str) -> Image.Image:

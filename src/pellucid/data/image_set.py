@@ -1,21 +1,23 @@
 """What training and evaluation read: the images of one split as pixels, held or streamed."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from jaxtyping import Int, UInt8
+from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 from torch import distributed as dist
 
 from pellucid.data.bad_share import allowed_bad
-from pellucid.data.cache import Held, MixedSizesError, hold, try_pixels
+from pellucid.data.cache import Held, MixedSizesError, hold
 from pellucid.data.decode import UnreadableImageError
 from pellucid.data.generated import GENERATED, Labels
 from pellucid.data.known import cache_folder, open_source
+from pellucid.data.pixels import try_pixels
 from pellucid.data.source import DataError, Source, first, some
 from pellucid.data.stream import Streamed
+from pellucid.data.view_parameters import ViewSettings
 from pellucid.distributed import rank, world_size
 
 STORED_SIZE = 256
@@ -92,6 +94,25 @@ class ImageSet:
     def batches(self, order: Sequence[Int[Tensor, " _"]]) -> Iterator[UInt8[Tensor, "_ 3 H W"]]:
         """The pixels of each tensor of indices, in order."""
         return self._store.batches(order)
+
+    def crops(
+        self,
+        order: Sequence[Int[Tensor, " _"]],
+        uniform: Callable[[int], Float[Tensor, "2 _ u"]],
+        settings: ViewSettings,
+    ) -> Iterator[UInt8[Tensor, "_ 3 H W"] | UInt8[Tensor, "2 _ 3 s s"]]:
+        """What two views of each tensor of indices are made of.
+
+        For a held set the stored images, as from `batches`. A streamed set gives the crops of
+        both views, resized: its readers cut them out of the whole pictures, which the square of
+        `batches` is only the centre of.
+
+        Args:
+            order: Indices of each batch.
+            uniform: For a place in the order, the random numbers of both views (`draw_uniform`).
+            settings: Of the views.
+        """
+        return self._store.crops(order, uniform, settings)
 
     def hashes(self) -> list[str]:
         """A digest of each image's stored pixels, 16 hexadecimal digits: equal for equal images.

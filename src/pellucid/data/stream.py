@@ -1,17 +1,19 @@
 """A set that does not fit in memory: worker processes decode the batches as they are asked for."""
 
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import torch
-from jaxtyping import Int, UInt8
+from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from pellucid.data.bad_share import allowed_bad, refuse_bad
-from pellucid.data.cache import content_hash, pixels_of
 from pellucid.data.decode import UnreadableImageError
+from pellucid.data.pixels import content_hash, crops_of_image, pixels_of
 from pellucid.data.source import DataError, Source, some
+from pellucid.data.view_parameters import ViewSettings
 from pellucid.randomness import seeded
 
 Bad = dict[int, str]
@@ -21,35 +23,66 @@ _ENOUGH_SEEN = 1000
 """Images to have seen before the share of unreadable ones among them says anything."""
 
 
-class _Decoder(Dataset[tuple[Tensor, Bad]]):
-    """A batch for a tensor of indices; an unreadable image gives way to the next readable one."""
+class _Squares(Dataset[tuple[Tensor, Bad]]):
+    """Squares of the images of a tensor of indices, as `Held` has them."""
 
     def __init__(self, source: Source, shape: tuple[int, int], size: int | None, most_bad: int):
         self.source, self.shape, self.size, self.most_bad = source, shape, size, most_bad
 
     def __getitem__(self, indices: Int[Tensor, " b"]) -> tuple[UInt8[Tensor, "b 3 H W"], Bad]:
-        bad: Bad = {}
         pixels = torch.zeros((len(indices), 3, *self.shape), dtype=torch.uint8)
-        for place, index in zip(pixels, indices.tolist(), strict=True):
-            for step in range(len(self.source)):
-                if len(bad) > self.most_bad:  # the reader gives up; a lost disk is told at once
-                    return pixels, bad
-                tried = (index + step) % len(self.source)
-                if tried in bad:
-                    continue
-                try:
-                    image = pixels_of(self.source, tried, self.size)
-                except UnreadableImageError as failure:
-                    bad[tried] = failure.reason
-                    continue
-                if image.shape[1:] != self.shape:
-                    raise DataError(
-                        f"{self.source.names[tried]} is {image.shape[1]} x {image.shape[2]} pixels "
-                        f"and others {self.shape[0]} x {self.shape[1]}: give stored_size"
-                    )
-                place.copy_(torch.from_numpy(image))
-                break
-        return pixels, bad
+
+        def put(place: int, index: int) -> None:
+            image = pixels_of(self.source, index, self.size)
+            if image.shape[1:] != self.shape:
+                raise DataError(
+                    f"{self.source.names[index]} is {image.shape[1]} x {image.shape[2]} pixels "
+                    f"and others {self.shape[0]} x {self.shape[1]}: give stored_size"
+                )
+            pixels[place].copy_(torch.from_numpy(image))
+
+        return pixels, _put_all(indices, put, len(self.source), self.most_bad)
+
+
+class _Crops(Dataset[tuple[Tensor, Bad]]):
+    """The crops of both views of each image, for its index and its random numbers."""
+
+    def __init__(self, source: Source, settings: ViewSettings, most_bad: int):
+        self.source, self.settings, self.most_bad = source, settings, most_bad
+
+    def __getitem__(
+        self, asked: tuple[Int[Tensor, " b"], Float[Tensor, "2 b u"]]
+    ) -> tuple[UInt8[Tensor, "2 b s s 3"], Bad]:
+        indices, uniform = asked
+        size = self.settings.size
+        crops = torch.zeros((2, len(indices), size, size, 3), dtype=torch.uint8)
+
+        def put(place: int, index: int) -> None:
+            cut = crops_of_image(self.source, index, uniform[:, place], self.settings)
+            crops[:, place] = torch.from_numpy(cut)
+
+        return crops, _put_all(indices, put, len(self.source), self.most_bad)
+
+
+def _put_all(
+    indices: Int[Tensor, " b"], put: Callable[[int, int], None], total: int, most_bad: int
+) -> Bad:
+    """Put every image in its place; an unreadable one gives way to the next readable one."""
+    bad: Bad = {}
+    for place, index in enumerate(indices.tolist()):
+        for step in range(total):
+            if len(bad) > most_bad:  # the reader gives up; a lost disk is told at once
+                return bad
+            tried = (index + step) % total
+            if tried in bad:
+                continue
+            try:
+                put(place, tried)
+            except UnreadableImageError as failure:
+                bad[tried] = failure.reason
+                continue
+            break
+    return bad
 
 
 class Streamed:
@@ -80,7 +113,8 @@ class Streamed:
         self._source = source
         self._labels = labels
         self._bad_share = 0.0 if strict else bad_share
-        self._decoder = _Decoder(source, shape, size, allowed_bad(self._bad_share, len(source)))
+        self._most_bad = allowed_bad(self._bad_share, len(source))
+        self._squares = _Squares(source, shape, size, self._most_bad)
         self._workers = workers
         self._seen = torch.zeros(len(source), dtype=torch.bool)
         self._bad: dict[int, str] = {}
@@ -96,13 +130,44 @@ class Streamed:
         Raises:
             DataError: too many of the images seen are unreadable.
         """
+        yield from self._read(self._squares, order, order)
+
+    def crops(
+        self,
+        order: Sequence[Int[Tensor, " _"]],
+        uniform: Callable[[int], Float[Tensor, "2 _ u"]],
+        settings: ViewSettings,
+    ) -> Iterator[UInt8[Tensor, "2 _ 3 s s"]]:
+        """The crops of two views of each tensor of indices, out of the whole pictures.
+
+        Args:
+            order: Indices of each batch.
+            uniform: For a place in the order, what the crops are drawn from.
+            settings: Of the views.
+
+        Raises:
+            DataError: too many of the images seen are unreadable.
+        """
+        cutter = _Crops(self._source, settings, self._most_bad)
+        # Drawn as they are asked for: an epoch's numbers would take hundreds of megabytes.
+        asked = ((indices, uniform(place)) for place, indices in enumerate(order))
+        for crops in self._read(cutter, asked, order):
+            yield crops.movedim(4, 2)
+
+    def _read(
+        self,
+        dataset: Dataset[tuple[Tensor, Bad]],
+        asked: Iterable[Any],
+        order: Sequence[Int[Tensor, " _"]],
+    ) -> Iterator[Tensor]:
         loader = DataLoader(
-            self._decoder,
+            dataset,
             batch_size=None,
-            sampler=order,
+            sampler=asked,
             num_workers=self._workers,
             worker_init_fn=_leave_stopping_to_the_first,
             collate_fn=_as_it_is,  # type: ignore[arg-type]  # it is given a batch, not items
+            pin_memory=torch.cuda.is_available(),
             generator=seeded(0, "stream"),  # else the loader draws from the global stream
         )
         for indices, (pixels, bad) in zip(order, loader, strict=True):

@@ -81,6 +81,23 @@ class ViewSettings:
         return min(math.ceil(3 * self.blur_sigma[1]), self.size - 1)
 
 
+Uniform = Float[Tensor, "n 36"]
+"""Independent numbers in [0, 1), fp64, on the CPU: one row an image."""
+
+_COLUMNS = [CROP_TRIES, CROP_TRIES, 2, 4, 4, 5, 1]
+"""Of the numbers of an image: areas and shapes of crops that are tried, the place of the crop, the
+order of the jitter, its strengths, the coins, the blur."""
+
+
+class Crops(NamedTuple):
+    """What is cut out of images, in pixels: one row an image."""
+
+    top: Int[Tensor, " n"]
+    left: Int[Tensor, " n"]
+    height: Int[Tensor, " n"]
+    width: Int[Tensor, " n"]
+
+
 class ViewDraws(NamedTuple):
     """Random parameters of views, on the CPU: one row an image."""
 
@@ -131,11 +148,18 @@ def draw_views(
     for name, value in (("count", count), ("height", height), ("width", width)):
         if value < 1:
             raise ValueError(f"{name} = {value}: must be 1 or more")
+    return draws_of(draw_uniform(count, generator), height, width, settings)
+
+
+def draw_uniform(count: int, generator: torch.Generator) -> Uniform:
+    """What everything about `count` views follows from, whatever the sizes of their images."""
     # One call, an image a row, so that an image's draws do not depend on how many follow it.
-    uniform = torch.rand(count, 2 * CROP_TRIES + 16, generator=generator, dtype=torch.float64)
-    area, shape, place, order, strength, coins, sigma = torch.split(
-        uniform, [CROP_TRIES, CROP_TRIES, 2, 4, 4, 5, 1], dim=1
-    )
+    return torch.rand(count, sum(_COLUMNS), generator=generator, dtype=torch.float64)
+
+
+def crops_of(uniform: Uniform, height: int, width: int, settings: ViewSettings) -> Crops:
+    """The crops of images of one size."""
+    area, shape, place = torch.split(uniform, _COLUMNS, dim=1)[:3]
     rows, columns = _crop_sizes(area, shape, height, width, settings)
     top, left = (
         (chance * (length - crop + 1)).long()
@@ -145,11 +169,17 @@ def draw_views(
     )
     fits = rows > 0
     fallback_rows, fallback_columns = _central_crop(height, width, settings.ratio)
-    rows = torch.where(fits, rows, fallback_rows)
-    columns = torch.where(fits, columns, fallback_columns)
-    top = torch.where(fits, top, (height - fallback_rows) // 2)
-    left = torch.where(fits, left, (width - fallback_columns) // 2)
+    return Crops(
+        top=torch.where(fits, top, (height - fallback_rows) // 2),
+        left=torch.where(fits, left, (width - fallback_columns) // 2),
+        height=torch.where(fits, rows, fallback_rows),
+        width=torch.where(fits, columns, fallback_columns),
+    )
 
+
+def draws_of(uniform: Uniform, height: int, width: int, settings: ViewSettings) -> ViewDraws:
+    """The parameters of views of images of one size."""
+    order, strength, coins, sigma = torch.split(uniform, _COLUMNS, dim=1)[3:]
     probabilities = [
         settings.flip,
         settings.jitter,
@@ -162,10 +192,7 @@ def draw_views(
     low = torch.tensor([*(max(0.0, 1 - s) for s in strengths), -settings.hue])
     high = torch.tensor([*(1 + s for s in strengths), settings.hue])
     return ViewDraws(
-        top=top,
-        left=left,
-        height=rows,
-        width=columns,
+        **crops_of(uniform, height, width, settings)._asdict(),
         flip=coin[0],
         jitter=coin[1],
         order=order.argsort(dim=1),

@@ -15,6 +15,7 @@ from pellucid.metrics import Conflict, nt_xent_forces
 from pellucid.metrics import gradient_conflict as statistics
 from pellucid.randomness import seeded
 from pellucid.run import FEATURES, Run
+from pellucid.train.batches import MicroBatch
 from pellucid.train.whole import whole_file
 
 CONFLICT = "conflict.safetensors"
@@ -123,8 +124,9 @@ def _representations(
 ) -> Iterator[tuple[Float[Tensor, "b k"], Float[Tensor, "b k"]]]:
     views = build_views(run.recipe)
     branch = branch.to(device).eval()
-    for step, pixels in enumerate(images.batches(chosen)):
-        query, key = views(pixels.to(device), step, slice(0, len(pixels)))
+    order = [MicroBatch(some, step, slice(0, len(some))) for step, some in enumerate(chosen)]
+    for (_, step, rows), pixels in zip(order, views.read(images, order), strict=True):
+        query, key = views(pixels.to(device), step, rows)
         yield branch(query).z.float(), branch(key).z.float()
 
 

@@ -17,7 +17,7 @@ from pellucid.data.image_set import ImageSet
 from pellucid.data.source import some
 from pellucid.learner import Learner
 from pellucid.text import one_line, valid
-from pellucid.train.batches import TwoViews, epoch_batches, epoch_order, own_rows
+from pellucid.train.batches import TwoViews, epoch_batches, epoch_order
 from pellucid.train.checkpoint import CheckpointError, write_folder
 from pellucid.train.plan import Plan
 from pellucid.types import Terms
@@ -120,8 +120,9 @@ def _keep(
     spoilt: list[str] = []
     device = next(learner.parameters()).device
     alone = _each_for_itself(learner.framework.online.encoder)
-    for micro, (indices, pixels) in enumerate(zip(own, images.batches(own), strict=True)):
-        pair = views(pixels.to(device), found.step, own_rows(plan.batch, plan.accumulate, micro))
+    read = views.read(images, own)
+    for micro, ((indices, step, rows), pixels) in enumerate(zip(own, read, strict=True)):
+        pair = views(pixels.to(device), step, rows)
         for side, view in zip(("query", "key"), pair, strict=True):
             tensors[f"views/{micro}/{side}"] = view
             spoilt += [one_line(valid(images.names[i])) for i in _spoilt(alone, view, indices)]

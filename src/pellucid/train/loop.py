@@ -17,7 +17,7 @@ from pellucid.learner import Learner, weigh
 from pellucid.nets.batch_norm import recalibrate_batch_norm
 from pellucid.randomness import seed_noise, seeded
 from pellucid.train import checkpoint
-from pellucid.train.batches import TwoViews, epoch_batches, own_rows
+from pellucid.train.batches import TwoViews, epoch_batches
 from pellucid.train.device import autocast
 from pellucid.train.finite import check_weights, failures_kept, gradient_norms
 from pellucid.train.log import Log
@@ -89,15 +89,14 @@ def train(
             order = epoch_batches(
                 len(images), plan.batch, plan.accumulate, plan.seed, epoch, skip_steps=skip
             )
-            batches = images.batches(order)
+            batches = zip(order, views.read(images, order), strict=True)
             for step in range(first, (epoch + 1) * steps_each):
                 set_rates(optimiser, warmup_cosine(step, steps, warmup))
                 micro_steps: list[Step] = []
                 losses: list[torch.Tensor] = []
                 for micro in range(plan.accumulate):
-                    pixels = next(batches).to(device, non_blocking=True)
-                    rows = own_rows(plan.batch, plan.accumulate, micro)
-                    query, key = views(pixels, step, rows)
+                    own, pixels = next(batches)
+                    query, key = views(pixels.to(device, non_blocking=True), step, own.rows)
                     seed_noise(plan.seed, step, micro)
                     last = micro + 1 == plan.accumulate
                     with _sync(model, last), autocast(device, plan.precision):
