@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from pellucid.data.folder import list_folder, open_folder
+from pellucid.data.folder import open_folder
 from pellucid.data.source import DataError, Source
+from pellucid.data.walk import list_folder
 
 
 def put(root: Path, *names: str) -> None:
@@ -142,7 +143,7 @@ def test_links_in_a_circle_and_pipes_are_skipped_by_name(tmp_path: Path) -> None
     (tmp_path / "fro.jpg").symlink_to("to.jpg")
     os.mkfifo(tmp_path / "pipe.jpg")  # reading it would wait for ever
     listing = list_folder(tmp_path)
-    assert list(listing.states) == ["1.png", "2.png"]
+    assert listing.names == ["1.png", "2.png"]
     assert [stray.partition(" ")[0] for stray in listing.strays] == [
         *("fro.jpg", "itself.jpg", "pipe.jpg", "to.jpg")
     ]
@@ -175,10 +176,10 @@ def test_a_file_that_goes_while_the_folder_is_listed_is_a_stray(
     def scanned(folder: str) -> list[object]:
         return [Gone(entry) if entry.name == "2.png" else entry for entry in scan(folder)]
 
-    monkeypatch.setattr("pellucid.data.folder.os.scandir", scanned)
+    monkeypatch.setattr("pellucid.data.walk.os.scandir", scanned)
     listing = list_folder(tmp_path)
     monkeypatch.undo()
-    assert list(listing.states) == ["1.png"]
+    assert listing.names == ["1.png"]
     assert listing.strays == ["2.png (No such file or directory)"]
 
 
@@ -192,7 +193,7 @@ def test_a_path_longer_than_the_system_opens_is_a_stray(tmp_path: Path) -> None:
         here = inner
     os.close(here)
     listing = list_folder(tmp_path)
-    assert list(listing.states) == ["1.png"]
+    assert listing.names == ["1.png"]
     assert len(listing.strays) == 1
     assert listing.strays[0].endswith("/ (File name too long)")
 

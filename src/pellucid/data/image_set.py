@@ -187,6 +187,7 @@ def open_images(
             download=download,
             strict=strict,
             holdout=holdout,
+            cache_dir=folder,
         )
         source = first(source, limit)
         size, shape = (stored_size, (stored_size, stored_size)) if stored_size else _size_of(source)

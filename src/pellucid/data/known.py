@@ -66,6 +66,7 @@ def open_source(
     download: bool = False,
     strict: bool = False,
     holdout: float = 0.1,
+    cache_dir: Path | None = None,
 ) -> Source:
     """The images of one split of a known data set, a folder of images or one of parquet files.
 
@@ -84,6 +85,7 @@ def open_source(
         download: Fetch a known set that is not there.
         strict: Refuse stray files, empty class folders and missing parts instead of noting them.
         holdout: The share of the images that becomes the test split where there is none.
+        cache_dir: Where listings of large folders are kept; they are not for None.
 
     Raises:
         DataError: nothing usable is there; the message says what was found and what to do.
@@ -98,7 +100,7 @@ def open_source(
             path = Path(root).expanduser() / path
         if not path.exists():
             raise DataError(_unknown(name_or_path, path))
-        return _open_path(path, split, {**options, "label_column": label_column})
+        return _open_path(path, split, {**options, "label_column": label_column}, cache_dir)
 
     options["label_column"] = label_column or known.label_column
     below = None if root is None else Path(root).expanduser()
@@ -109,14 +111,14 @@ def open_source(
             raise DataError(
                 f"{name_or_path} cannot be fetched: set data.root=PATH, the folder of its files"
             )
-        return _checked(name_or_path, known, below, _open_path(below, split, options))
+        return _checked(name_or_path, known, below, _open_path(below, split, options, cache_dir))
     source = None if below is None else _below(name_or_path, known, below, split, options)
     if source is None:
         source = _from_torchvision(name_or_path, known, below, split, download)
     return source if label_column else _checked(name_or_path, known, below, source)
 
 
-def _open_path(path: Path, split: str, options: dict[str, Any]) -> Source:
+def _open_path(path: Path, split: str, options: dict[str, Any], cache_dir: Path | None) -> Source:
     """A folder of parquet files whose names or folders say their split, or one of images."""
     if path.is_file() and path.suffix != ".parquet":
         raise DataError(f"{path} is a file: give a folder of images, or a parquet file")
@@ -124,7 +126,7 @@ def _open_path(path: Path, split: str, options: dict[str, Any]) -> Source:
     if not any(set(splits) - {""} for splits in found.values()) and not path.is_file():
         try:
             folder = {name: options[name] for name in ("strict", "holdout")}
-            return open_folder(path, split, **folder)
+            return open_folder(path, split, cache_dir=cache_dir, **folder)
         except NoImagesError:
             if not found:
                 raise

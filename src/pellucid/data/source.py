@@ -104,11 +104,9 @@ def hold_out(source: Source, split: str, share: float) -> Source:
 
 def fingerprint(parts: Iterable[str]) -> str:
     """A short digest of some texts, the same on every machine."""
-    digest = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        # A file name need not be valid Unicode; a zero byte is in no file name.
-        digest.update(part.encode(errors="surrogateescape") + b"\0")
-    return digest.hexdigest()
+    # A file name need not be valid Unicode; a zero byte is in no file name.
+    text = "".join([f"{part}\0" for part in parts])
+    return hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=16).hexdigest()
 
 
 def some(items: Sequence[str], most: int = 3) -> str:
