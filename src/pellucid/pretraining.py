@@ -57,7 +57,8 @@ def pretrain(
     recipe = claim(folder, recipe)
     precision = resolve_precision(recipe.train.precision, where)
     recipe = with_plan(recipe, precision=precision)
-    build_optimiser(recipe, build_learner(recipe))  # what cannot be is refused before data are read
+    learner = build_learner(recipe)
+    build_optimiser(recipe, learner)  # what cannot be is refused before data are read
     images = open_images(
         split="train",
         limit=recipe.data.limit,
@@ -73,7 +74,7 @@ def pretrain(
             start_run(folder, recipe)
         run = Run(folder, recipe)
         recipe = with_plan(recipe, batch=batch)
-        learner = build_learner(recipe).to(where).to(memory_format=torch.channels_last)
+        learner = learner.to(where).to(memory_format=torch.channels_last)
         optimiser = build_optimiser(recipe, learner)
         if distributed.rank() == 0:
             _describe(run, images, hardware(where), say)

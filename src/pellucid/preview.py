@@ -49,7 +49,7 @@ def preview(
     """
     where = pick_device(device)
     precision = resolve_precision(recipe.train.precision, where)
-    build_learner(recipe)
+    learner = build_learner(recipe)  # what cannot be is refused before data are read
     images = open_images(
         split="train",
         limit=recipe.data.limit,
@@ -60,7 +60,7 @@ def preview(
     for note in images.notes:
         say(f"data: {note}")
     recipe = with_plan(recipe, batch=fitting_batch(images, recipe, strict, say))
-    learner = build_learner(recipe).to(where).to(memory_format=torch.channels_last)
+    learner = learner.to(where).to(memory_format=torch.channels_last)
     optimiser, views, plan = build_optimiser(recipe, learner), build_views(recipe), recipe.train
     share = plan.batch // plan.accumulate
     shares = [slice(first, first + share) for first in range(0, plan.batch, share)]

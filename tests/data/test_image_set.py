@@ -246,3 +246,24 @@ def test_the_first_process_decodes_before_the_others_open(
     with pytest.raises(DataError):
         opened(tmp_path / "nowhere")
     assert happened == ["met"]  # a failure keeps nobody waiting
+
+
+def test_a_set_on_the_cpu_is_left_where_it_is(tmp_path: Path) -> None:
+    put(tmp_path / "set", 6)
+    device = torch.device("cpu")
+    for limit in (0.0, 4.0):
+        images = opened(tmp_path / "set", memory_limit_gb=limit)
+        there = images.on(device)
+        assert torch.equal(all_of(there), all_of(images))
+        assert there.skipped == images.skipped == []
+        assert there.hashes() == images.hashes()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_a_held_set_makes_its_batches_on_the_gpu() -> None:
+    pixels = torch.randint(0, 256, (6, 3, 9, 9), dtype=torch.uint8)
+    images = ImageSet.from_pixels(pixels).on(torch.device("cuda"))
+    found = all_of(images)
+    assert found.is_cuda
+    assert torch.equal(found.cpu(), pixels)
+    assert images.hashes() == ImageSet.from_pixels(pixels).hashes()

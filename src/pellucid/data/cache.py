@@ -22,6 +22,7 @@ from pellucid.data.bad_share import refuse_bad
 from pellucid.data.decode import UnreadableImageError
 from pellucid.data.pixels import content_hash, try_pixels
 from pellucid.data.source import DataError, Source, fingerprint
+from pellucid.data.transfer import send
 from pellucid.data.view_parameters import ViewSettings
 from pellucid.locks import in_turn
 
@@ -54,10 +55,16 @@ class Held:
         self.image_size = (pixels.shape[2], pixels.shape[3])
         self._hashes = hashes
 
+    def on(self, device: torch.device) -> "Held":
+        """The same images on a GPU, if half of its free memory holds them; else these."""
+        if device.type != "cuda" or self.pixels.nbytes > torch.cuda.mem_get_info(device)[0] // 2:
+            return self
+        return Held(self.pixels.to(device), self._hashes, self.kept, self.skipped)
+
     def batches(self, order: Sequence[Int[Tensor, " _"]]) -> Iterator[UInt8[Tensor, "_ 3 H W"]]:
         """The pixels of each tensor of indices, as copies."""
         for indices in order:
-            yield self.pixels[indices]
+            yield self.pixels[send(indices, self.pixels.device)]
 
     def crops(
         self,
@@ -72,7 +79,7 @@ class Held:
     def hashes(self) -> list[str]:
         """A digest of the pixels of each image."""
         if self._hashes is None:
-            self._hashes = [content_hash(image) for image in self.pixels.numpy()]
+            self._hashes = [content_hash(image) for image in self.pixels.cpu().numpy()]
         return self._hashes
 
 

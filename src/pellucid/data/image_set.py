@@ -1,10 +1,12 @@
 """What training and evaluation read: the images of one split as pixels, held or streamed."""
 
+import copy
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 from torch import distributed as dist
@@ -90,6 +92,12 @@ class ImageSet:
         in its place, and sets its label to -1.
         """
         return self._store.skipped
+
+    def on(self, device: torch.device) -> "ImageSet":
+        """The same set, on a GPU where it is held and fits; batches are then made there."""
+        there = copy.copy(self)
+        there._store = self._store.on(device)
+        return there
 
     def batches(self, order: Sequence[Int[Tensor, " _"]]) -> Iterator[UInt8[Tensor, "_ 3 H W"]]:
         """The pixels of each tensor of indices, in order."""

@@ -119,6 +119,11 @@ class Streamed:
         self._seen = torch.zeros(len(source), dtype=torch.bool)
         self._bad: dict[int, str] = {}
 
+    def on(self, device: torch.device) -> "Streamed":
+        """These: a batch is sent when it has been read."""
+        del device
+        return self
+
     @property
     def skipped(self) -> list[tuple[str, str]]:
         """The name and the reason of each image found unreadable so far."""
@@ -167,7 +172,6 @@ class Streamed:
             num_workers=self._workers,
             worker_init_fn=_leave_stopping_to_the_first,
             collate_fn=_as_it_is,  # type: ignore[arg-type]  # it is given a batch, not items
-            pin_memory=torch.cuda.is_available(),
             generator=seeded(0, "stream"),  # else the loader draws from the global stream
         )
         for indices, (pixels, bad) in zip(order, loader, strict=True):

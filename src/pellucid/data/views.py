@@ -13,6 +13,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 from torch.nn import functional as F
 
+from pellucid.data.transfer import send
 from pellucid.data.view_parameters import (
     OPERATIONS,
     ViewDraws,
@@ -124,21 +125,14 @@ def normalise(
     std: tuple[float, float, float],
 ) -> Float[Tensor, "b 3 h w"]:
     """Subtract the mean and divide by the standard deviation of each channel."""
-    shift, scale = _send(torch.tensor([mean, std], dtype=x.dtype), x.device)[..., None, None]
+    shift, scale = send(torch.tensor([mean, std], dtype=x.dtype), x.device)[..., None, None]
     return (x - shift) / scale
-
-
-def _send(values: Tensor, device: torch.device) -> Tensor:
-    """Copy draws to the device of the images, without waiting for it."""
-    if device.type == "cuda":
-        return values.pin_memory().to(device, non_blocking=True)
-    return values.to(device)
 
 
 def _rows_where(coin: Tensor, device: torch.device) -> Tensor | None:
     """The images that an operation touches; None if there are none."""
     rows = coin.nonzero()[:, 0]
-    return _send(rows, device) if len(rows) else None
+    return send(rows, device) if len(rows) else None
 
 
 def _both_sides(left: Tensor, x: Tensor, right: Tensor) -> Tensor:
@@ -158,7 +152,7 @@ def _crop_and_flip(images: Tensor, draws: ViewDraws, size: int) -> Tensor:
 
 
 def _flip(crops: Tensor, draws: ViewDraws, size: int) -> Tensor:
-    turned = _send(draws.flip, crops.device)[:, None, None, None]
+    turned = send(draws.flip, crops.device)[:, None, None, None]
     chosen = torch.where(turned, crops.flip(3), crops)
     return chosen.to(torch.float32, memory_format=torch.contiguous_format).div_(255)
 
@@ -177,9 +171,9 @@ def _interpolation(
     if flip is not None:
         centre = torch.where(flip[:, None], centre.flip(1), centre)
     box = torch.stack([first.float(), (first + extent).float(), scale.clamp(min=1).float()])
-    begin, end, reach = _send(box, device)[:, :, None, None]
+    begin, end, reach = send(box, device)[:, :, None, None]
     pixel = torch.arange(length, device=device) + 0.5
-    distance = (pixel - _send(centre.float(), device)[:, :, None]).abs_()
+    distance = (pixel - send(centre.float(), device)[:, :, None]).abs_()
     weight = distance.div_(reach).neg_().add_(1).clamp_(min=0)
     weight *= ((pixel > begin) & (pixel < end)).float()
     return weight.div_(weight.sum(dim=2, keepdim=True))
@@ -193,15 +187,15 @@ def _jitter(views: Tensor, draws: ViewDraws, settings: ViewSettings) -> None:
     place, by_place = (draws.order[chosen] == hue).int().argmax(dim=1).sort()
     chosen = chosen[by_place]
     order, factors = draws.order[chosen], draws.factors[chosen]
-    matrices, mixes = (_send(values, device) for values in _colour_matrices(order, factors))
-    rows = _send(chosen, device)
+    matrices, mixes = (send(values, device) for values in _colour_matrices(order, factors))
+    rows = send(chosen, device)
     x = views.index_select(0, rows)
     before = torch.searchsorted(place, torch.arange(4)).tolist()  # images with an earlier place
     for step in range(3):
         late = slice(before[step + 1], None)
         _mix_colours(x[late], matrices[step, late], mixes[step, late])
     if settings.hue:
-        x = _turn_hue(x, _send(6 * factors[:, hue], device))
+        x = _turn_hue(x, send(6 * factors[:, hue], device))
     for step in range(1, 4):
         early = slice(before[step])
         _mix_colours(x[early], matrices[step, early], mixes[step, early])
@@ -245,7 +239,7 @@ def _turn_hue(x: Tensor, turn: Tensor) -> Tensor:
     hue.sub_(torch.floor(hue / 6), alpha=6)
     # Shares of red |h - 3| - 1, green 2 - |h - 2| and blue 2 - |h - 4|, cut to 0 to 1.
     ramps = torch.tensor([[3.0, 2.0, 4.0], [-1.0, 2.0, 2.0], [1.0, -1.0, -1.0]])
-    middle, start, sign = _send(ramps, x.device)[..., None, None]
+    middle, start, sign = send(ramps, x.device)[..., None, None]
     share = (hue[:, None] - middle).abs_().mul_(sign).add_(start).clamp_(0, 1)
     return torch.addcmul(grey[:, None], chroma[:, None], share)
 
@@ -274,8 +268,8 @@ def _blur(views: Tensor, draws: ViewDraws, radius: int) -> None:
     seen = (torch.arange(size) + tap[:, None]).abs()
     seen = (size - 1) - ((size - 1) - seen).abs()
     column = torch.arange(size, device=device)
-    fold = (_send(seen, device)[..., None] == column).float()  # [taps, size, size]
-    smooth = (_send(kernel, device) @ fold.flatten(1)).view(-1, size, size)
+    fold = (send(seen, device)[..., None] == column).float()  # [taps, size, size]
+    smooth = (send(kernel, device) @ fold.flatten(1)).view(-1, size, size)
     views.index_copy_(0, rows, _both_sides(smooth, views.index_select(0, rows), smooth))
 
 

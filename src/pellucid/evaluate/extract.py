@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from pellucid.branch import Branch
 from pellucid.data.image_set import ImageSet
+from pellucid.data.transfer import send
 from pellucid.train.device import autocast
 
 Preprocess = Callable[[UInt8[Tensor, "b 3 h w"]], Float[Tensor, "b 3 s s"]]
@@ -103,7 +104,7 @@ def image_batches(
     if progress is not None and console.is_terminal:
         pixels = track(pixels, progress, len(order), console=console, transient=True)
     for some in pixels:
-        ready = preprocess(some.to(device, non_blocking=True))
+        ready = preprocess(send(some, device))
         yield ready.contiguous(memory_format=torch.channels_last)
 
 

@@ -71,7 +71,7 @@ class InverseFrequency(Head):
             return
         used = torch.stack([(embedding.z != 0).sum(dim=0) for embedding in embeddings]).sum(dim=0)
         images = sum(len(embedding.z) for embedding in embeddings)
-        counts = torch.cat([used, used.new_tensor([images])])  # [K + 1]
+        counts = torch.cat([used, used.new_full((1,), images)])  # [K + 1]; no copy from the CPU
         if world_size() > 1:
             dist.all_reduce(counts)
         now = counts[:-1].to(self.frequencies.dtype) / counts[-1]

@@ -19,7 +19,7 @@ def unit_rows(features: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
     Each row is first divided by its largest entry, so neither tiny nor huge rows are lost.
     """
     rows = features.to(torch.promote_types(features.dtype, torch.float32))
-    largest = rows.abs().amax(dim=1, keepdim=True)
+    largest: Tensor = torch.linalg.vector_norm(rows, ord=torch.inf, dim=1, keepdim=True)
     rows = rows / largest.where(largest > 0, torch.ones_like(largest))
     length: Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
     return rows / length.clamp(min=1)  # below 1 only when the row is zero
@@ -27,7 +27,10 @@ def unit_rows(features: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
 
 def active_entries(features: Float[Tensor, "n k"]) -> Bool[Tensor, "n k"]:
     """Whether each dimension is active on each image."""
-    return torch.cat([unit_rows(rows).abs() > ACTIVE for rows in torch.split(features, ROWS)])
+    active = torch.empty_like(features, dtype=torch.bool)
+    for rows, found in zip(torch.split(features, ROWS), torch.split(active, ROWS), strict=True):
+        torch.gt(unit_rows(rows).abs(), ACTIVE, out=found)
+    return active
 
 
 def enough_support(active: Bool[Tensor, "n k"], min_support: int) -> Int[Tensor, " scored"]:
@@ -42,19 +45,17 @@ def enough_support(active: Bool[Tensor, "n k"], min_support: int) -> Int[Tensor,
 
 
 def class_sums(
-    values: Float[Tensor, "n k"] | Bool[Tensor, "n k"],
-    labels: Int[Tensor, " n"],
-    weights: Float[Tensor, "r n"],
-) -> Iterator[tuple[Float[Tensor, "r k"], Float[Tensor, " r"]]]:
-    """Per class in ascending order: weighted sums of its images' values, and its total weight.
+    values: Float[Tensor, "n k"] | Bool[Tensor, "n k"], labels: Int[Tensor, " n"]
+) -> tuple[Float[Tensor, "c k"], Float[Tensor, " c"]]:
+    """Per class in ascending order: sums over its images, and how many it has, in fp64.
 
-    Weights are fp64, and so is the arithmetic: counts are exact whatever precision the matrix
-    products of the process are set to. Classes without an image do not appear.
+    Classes without an image do not appear.
     """
-    sizes = torch.unique(labels, return_counts=True)[1]
-    for images in torch.split(labels.argsort(stable=True), sizes.tolist()):
-        parts = [weights[:, some] @ values[some].double() for some in torch.split(images, ROWS)]
-        yield torch.stack(parts).sum(dim=0), weights[:, images].sum(dim=1)
+    _, which, sizes = torch.unique(labels, return_inverse=True, return_counts=True)
+    sums = torch.zeros(len(sizes), values.shape[1], dtype=torch.float64, device=values.device)
+    for rows, classes in zip(torch.split(values, ROWS), torch.split(which, ROWS), strict=True):
+        sums.index_add_(0, classes, rows.double())
+    return sums, sizes.double()
 
 
 def shuffled(labels: Int[Tensor, " n"], seed: int, shuffles: int) -> Iterator[Int[Tensor, " n"]]:

@@ -37,7 +37,7 @@ def semantic_consistency(features: Float[Tensor, "n k"], labels: Integer[Tensor,
     """
     features = checked_features(features)
     labels = checked_labels(labels, features)
-    counts = _by_class(active_entries(features), labels)[0]
+    counts = class_sums(active_entries(features), labels)[0]
     active = counts.sum(dim=0)
     live = active > 0
     return (counts.amax(dim=0)[live] / active[live]).mean().item()
@@ -64,7 +64,7 @@ def semantic_entropy(
     values = features[:, live] > EPSILON if weighting == "frequency" else features[:, live]
     if values.dtype == torch.float64:  # whose sums could overflow; as shares they mean the same
         values = values.where(values.amax(dim=0) < HUGE, torch.ldexp(values, torch.tensor(-512)))
-    weights, sizes = _by_class(values, labels)
+    weights, sizes = class_sums(values, labels)
     if weighting == "mean":
         weights = weights / (sizes[:, None] + EPSILON)
     weights = weights[:, weights.sum(dim=0) >= EPSILON]
@@ -121,10 +121,3 @@ def _in_fp32(features: Tensor) -> Tensor:
     if -ORDINARY < int(exponent) < ORDINARY:
         return features.float()
     return torch.ldexp(features.double(), -exponent).float()
-
-
-def _by_class(values: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Sums of the values of each class that has images [C, K], and its images [C], in fp64."""
-    once = torch.ones(1, len(labels), dtype=torch.float64, device=labels.device)
-    sums, sizes = zip(*class_sums(values, labels, once), strict=True)
-    return torch.cat(sums), torch.cat(sizes)

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int, Integer
 from torch import Tensor
 
 from pellucid.metrics.activity import active_entries, class_sums, enough_support, shuffled
-from pellucid.metrics.checks import checked_features, checked_labels
+from pellucid.metrics.checks import ROWS, checked_features, checked_labels
 from pellucid.randomness import seeded
 
 
@@ -79,16 +79,14 @@ def semantic_consistency(
     if len(scored) == 0:
         return Consistency(None, None, None, None, dimensions=0, support=0)
     active = active[:, scored]
-    once = torch.ones(1, len(labels), dtype=torch.float64, device=labels.device)
-    value = _largest_share(active, labels, once).nanmean(dim=1).item()
+    value = _largest_share(active, labels).mean().item()
     by_luck = [
-        _largest_share(active, other, once).nanmean(dim=1).item()
-        for other in shuffled(labels, seed, shuffles)
+        _largest_share(active, other).mean().item() for other in shuffled(labels, seed, shuffles)
     ]
     low, high = None, None
     if resamples >= 2:
         draws = _draws(len(labels), seed, resamples).to(labels.device)
-        redrawn = _largest_share(active, labels, draws).nanmean(dim=1)
+        redrawn = _largest_share_of_draws(active, labels, draws).nanmean(dim=1)
         redrawn = redrawn[~redrawn.isnan()]  # a draw without one active image says nothing
         if len(redrawn) >= 2:
             reach = 1.96 * redrawn.std().item()
@@ -118,15 +116,10 @@ def dimension_consistency(
     features = checked_features(features)
     labels = checked_labels(labels, features)
     active = active_entries(features)
-    once = torch.ones(1, len(labels), dtype=torch.float64, device=labels.device)
-    rates = torch.stack(
-        [
-            (counts / size.clamp(min=1)[:, None])[0]
-            for counts, size in class_sums(active, labels, once)
-        ]
-    )
-    by_luck = [_largest_share(active, o, once)[0] for o in shuffled(labels, seed, shuffles)]
-    value = _largest_share(active, labels, once)[0]
+    counts, sizes = class_sums(active, labels)
+    rates = counts / sizes[:, None]
+    by_luck = [_largest_share(active, other) for other in shuffled(labels, seed, shuffles)]
+    value = rates.amax(dim=0) / rates.sum(dim=0)
     classes = torch.unique(labels)[rates.argmax(dim=0)]
     return DimensionConsistency(
         value=value,
@@ -135,13 +128,26 @@ def dimension_consistency(
     )
 
 
-def _largest_share(
-    active: Bool[Tensor, "n k"], labels: Int[Tensor, " n"], weights: Float[Tensor, "r n"]
+def _largest_share(active: Bool[Tensor, "n k"], labels: Int[Tensor, " n"]) -> Float[Tensor, " k"]:
+    """Each dimension's balanced share of its largest class; NaN for a dead one."""
+    counts, sizes = class_sums(active, labels)
+    rates = counts / sizes[:, None]
+    return rates.amax(dim=0) / rates.sum(dim=0)
+
+
+def _largest_share_of_draws(
+    active: Bool[Tensor, "n k"], labels: Int[Tensor, " n"], draws: Float[Tensor, "r n"]
 ) -> Float[Tensor, "r k"]:
-    """Each dimension's balanced share of its largest class, one row for each weighting."""
-    largest = weights.new_zeros(len(weights), active.shape[1])
+    """The same in each draw of images."""
+    largest = torch.zeros(len(draws), active.shape[1], dtype=torch.float64, device=active.device)
     total = torch.zeros_like(largest)
-    for counts, size in class_sums(active, labels, weights):
+    sizes = torch.unique(labels, return_counts=True)[1]
+    for images in torch.split(labels.argsort(stable=True), sizes.tolist()):
+        counts = torch.zeros_like(largest)
+        for some in torch.split(images, ROWS):
+            # Small whole numbers: exact in fp32, and in what matrix products may round it to.
+            counts += draws[:, some] @ active[some].float()
+        size = draws[:, images].sum(dim=1, dtype=torch.float64)
         rate = counts / size.clamp(min=1)[:, None]  # a draw may hold no image of the class
         largest = torch.maximum(largest, rate)
         total += rate
@@ -157,4 +163,4 @@ def _draws(n: int, seed: int, resamples: int) -> Float[Tensor, "r n"]:
             )
             for number in range(resamples)
         ]
-    ).double()
+    ).float()

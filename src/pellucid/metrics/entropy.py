@@ -72,7 +72,7 @@ def semantic_entropy(
         values = active
     else:
         values = torch.cat(
-            [unit_rows(rows).abs()[:, scored] for rows in torch.split(features, ROWS)]
+            [unit_rows(rows)[:, scored].abs() for rows in torch.split(features, ROWS)]
         )
     nats = _mean_entropy(values, labels, weighting)
     by_luck = [
@@ -104,12 +104,8 @@ def _mean_entropy(
     weighting: Weighting,
 ) -> float:
     """The mean over dimensions of the entropy over classes, in nats."""
-    once = torch.ones(1, len(labels), dtype=torch.float64, device=labels.device)
-    weights = torch.cat(
-        [
-            sums / size if weighting == "mean" else sums
-            for sums, size in class_sums(values, labels, once)
-        ]
-    )  # [C, K]
+    weights, sizes = class_sums(values, labels)
+    if weighting == "mean":
+        weights = weights / sizes[:, None]
     entropy: Tensor = torch.special.entr(weights / weights.sum(dim=0)).sum(dim=0)
     return min(entropy.mean().item(), math.log(len(weights)))  # which rounding may exceed

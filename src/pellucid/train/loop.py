@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 
 from pellucid import distributed
 from pellucid.data.image_set import ImageSet
+from pellucid.data.transfer import send
 from pellucid.learner import Learner, weigh
 from pellucid.nets.batch_norm import recalibrate_batch_norm
 from pellucid.randomness import seed_noise, seeded
@@ -62,6 +63,7 @@ def train(
         DataError: too many of the images that were met cannot be read.
     """
     device = next(learner.parameters()).device
+    images = images.on(device)
     steps_each = len(images) // plan.batch
     steps, warmup = plan.epochs * steps_each, round(plan.warmup_epochs * steps_each)
     saved = checkpoint.newest(run, say)
@@ -96,7 +98,7 @@ def train(
                 losses: list[torch.Tensor] = []
                 for micro in range(plan.accumulate):
                     own, pixels = next(batches)
-                    query, key = views(pixels.to(device, non_blocking=True), step, own.rows)
+                    query, key = views(send(pixels, device), step, own.rows)
                     seed_noise(plan.seed, step, micro)
                     last = micro + 1 == plan.accumulate
                     with _sync(model, last), autocast(device, plan.precision):
@@ -158,7 +160,7 @@ def plain_batches(
     count = max(1, min(CALIBRATION, len(images)) // batch)
     order = torch.randperm(len(images), generator=seeded(plan.seed, "calibration"))
     for pixels in images.batches(list(torch.split(order[: count * batch], batch))):
-        yield layout(views.plain(pixels.to(device, non_blocking=True)))
+        yield layout(views.plain(send(pixels, device)))
 
 
 @torch.no_grad()
