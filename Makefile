@@ -40,11 +40,8 @@ format: .venv/ready ## rewrite the code in the project's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: .venv/ready  ## views a second against peers; overheads of the gate and of IE-CL; the page
-	$(BIN)/python benchmarks/views.py
-	$(BIN)/python benchmarks/gate_overhead.py
-	$(BIN)/python benchmarks/iecl_overhead.py
-	$(BIN)/python benchmarks/page.py
+bench: .venv/ready  ## every figure of docs/speed.md (forty minutes on two idle cores)
+	PYTHON=$(CURDIR)/$(BIN)/python sh benchmarks/all.sh
 
 clean:   ## remove the virtual environment, caches and demo runs
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache runs/demo

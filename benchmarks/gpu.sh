@@ -1,12 +1,12 @@
 #!/bin/sh
 # What only a GPU can show, within minutes: speed, precision, the price of methods, and a training.
 #
-#     sh benchmarks/gpu.sh DATA OUT       DATA: CIFAR-10's files; OUT: takes a JSON file of each part
+#     sh benchmarks/gpu.sh DATA OUT       DATA: CIFAR-10's files; OUT: new or empty, for the figures
 #
 # DEVICE=cuda|cpu      where to run (cuda)
 # SECONDS_IN_ALL=360   the time there is; pretraining gets what the other parts leave
 # WHEELS=FOLDER        of wheels to install missing packages from; nothing is fetched
-# RUNS=FOLDER          of the run directories (OUT/runs)
+# RUNS=FOLDER          of the run directories, made new (OUT/runs)
 # PYTHON=python3       the interpreter; the package is read from src, and need not be installed
 # TINY=1               everything at a size that a CPU does in a few minutes: tries the script
 #
@@ -26,19 +26,22 @@ START=$(date +%s)
 DONE=
 FAILED=
 export PYTHONPATH="$PWD/src${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
-rm -rf "$RUNS" && mkdir -p "$RUNS"  # an older training would only be gone on with
+# Older figures would pass for new ones, and an older training would only be gone on with.
+[ -z "$(ls -A "$OUT")" ] || { echo "$OUT is not empty"; exit 2; }
+mkdir "$RUNS" || exit 2
 
 if [ -n "$TINY" ]; then
     SMALL=resnet18-thin BATCH=32 LARGE=64 DEEP=resnet18-thin DEEP_SIDE=32 DEEP_BATCH=16
     SIDE=16 STEPS=2 ROUNDS=2
     KEYS="encoder.name=resnet18-thin encoder.stem_stride=2 train.batch=64 train.log_every=2"
     KEYS="$KEYS data.limit=512 evaluation.train_limit=1000"
-    RESERVE=60
+    KEEP=130 RESERVE=60
+    export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"  # more than there are idle cores cost a lot
 else
     SMALL=resnet18 BATCH=256 LARGE=1024 DEEP=resnet50 DEEP_SIDE=224 DEEP_BATCH=256
     SIDE=32 STEPS=15 ROUNDS=5
     KEYS="encoder.stem_padding=1"
-    RESERVE=100
+    KEEP=150 RESERVE=100
 fi
 
 left() { echo $((SECONDS_IN_ALL - $(date +%s) + START)); }
@@ -63,7 +66,7 @@ part() {
     began=$(date +%s)
     timeout "$limit" "$@" >"$OUT/$name.log" 2>&1
     status=$?
-    tail -n 60 "$OUT/$name.log"
+    tail -n 30 "$OUT/$name.log"
     if [ $status -ne 0 ]; then
         FAILED="$FAILED $name($status)"
         echo "$name: FAILED with status $status (124: out of time)"
@@ -73,8 +76,11 @@ part() {
     echo "$name: passed in $(($(date +%s) - began)) s"
 }
 
-# within SECONDS: so many, or what is left
-within() { if [ "$(left)" -lt "$1" ]; then left; else echo "$1"; fi; }
+# within SECONDS: so many, or what there is beside the KEEP seconds of the training
+within() {
+    spare=$(($(left) - KEEP))
+    if [ "$spare" -lt "$1" ]; then echo "$spare"; else echo "$1"; fi
+}
 
 # --- what is here -------------------------------------------------------------------------------
 "$PYTHON" - <<'PYTHON' >"$RUNS/missing"
@@ -102,7 +108,7 @@ fi
 speed() {  # NAME ENCODER SIDE BATCH STEPS SECONDS METHODS...
     name=$1 encoder=$2 side=$3 batch=$4 steps=$5 seconds=$6
     shift 6
-    part "$name" "$(within "$seconds")" "torch, torchvision, timm, pellucid.train.loop, pellucid.build" \
+    part "$name" "$(within "$seconds")" "pellucid.build, pellucid.train.loop" \
         "$PYTHON" benchmarks/training.py --encoder "$encoder" --side "$side" --batch "$batch" \
         --steps "$steps" --rounds "$ROUNDS" --methods "$@" --device "$DEVICE" --out "$OUT/$name.json"
 }
@@ -111,12 +117,12 @@ speed speed-large "$SMALL" "$SIDE" "$LARGE" "$STEPS" 60 ncl
 speed speed-deep "$DEEP" "$DEEP_SIDE" "$DEEP_BATCH" 3 70 ncl
 
 # --- precision and the price of methods -------------------------------------------------------
-part precision "$(within 50)" "pellucid.build, pellucid.losses" \
+part precision "$(within 50)" "pellucid.build, pellucid.train.loop" \
     "$PYTHON" benchmarks/precision.py --encoder "$SMALL" --side "$SIDE" --batch "$BATCH" \
     --device "$DEVICE" --out "$OUT/precision.json"
-part methods "$(within 60)" "pellucid.build, pellucid.evaluate.cost" \
+part methods "$(within 60)" "pellucid.build, pellucid.train.loop" \
     "$PYTHON" benchmarks/methods.py --encoder "$SMALL" --side "$SIDE" --batch "$BATCH" \
-    --rounds "$((5 * ROUNDS))" --device "$DEVICE" --out "$OUT/methods.json"
+    --rounds "$((4 * ROUNDS))" --device "$DEVICE" --out "$OUT/methods.json"
 
 # --- a training from its data to its comparison -----------------------------------------------
 pretrain() {  # NAME METHOD EPOCHS SECONDS
@@ -128,37 +134,49 @@ pretrain() {  # NAME METHOD EPOCHS SECONDS
         --device "$DEVICE" --out "$RUNS/$1"
 }
 
-began=$(date +%s)
-if pretrain epoch ncl 1 "$(within 90)"; then
-    whole=$(($(date +%s) - began))
-    # The first window of the log holds the choice of kernels; the others are the pace.
-    "$PYTHON" - "$RUNS/epoch" "$whole" "$(left)" "$RESERVE" "$GOAL" "$OUT/epoch.json" <<'PYTHON'
-import json, statistics, sys
+# pace NAME SECONDS: of a run that took so long, and what it says of 200 epochs
+pace() {
+    "$PYTHON" - "$RUNS/$1" "$2" "$(left)" "$RESERVE" "$GOAL" "$OUT/pace-$1.json" <<'PYTHON'
+import json, sys
 from pathlib import Path
 
 run, whole, left, reserve, goal = Path(sys.argv[1]), *map(float, sys.argv[2:6])
 lines = [json.loads(line) for line in (run / "timing.jsonl").read_text().splitlines()]
-pace = statistics.median(line["images_per_second"] for line in lines[1:] or lines)
+lines = lines[1:] or lines  # the first window holds the choice of kernels
+seconds = sum(line["seconds"] for line in lines)
+pace = sum(line["images_per_second"] * line["seconds"] for line in lines) / seconds
 images = json.loads((run / "environment.json").read_text())["data"]["images"]
-epoch = images / pace
-around = max(whole - epoch, 0.0)  # imports, reading, the last checkpoint
-epochs = max(1, int(((left - reserve) / 2 - around) / epoch))
+epochs = json.loads((run / "recipe.json").read_text())["train"]["epochs"]
+epoch = images / pace  # with the checkpoint between two epochs
+around = max(whole - epochs * epoch, 0.0)  # imports, reading, kernels, the last checkpoint
 facts = {
+    "epochs": epochs,
     "images_per_second": pace,
     "seconds_of_an_epoch": epoch,
     "seconds_around_the_epochs": around,
-    "epochs_chosen": min(epochs, 200),
     "minutes_of_200_epochs": (200 * epoch + around) / 60,
     "goal_minutes": goal / 60,
     "met": 200 * epoch + around <= goal,
+    "epochs_for_each_of_two_in_the_time_left": min(
+        200, max(1, int(((left - reserve) / 2 - around) / epoch))
+    ),
 }
-Path(sys.argv[6]).write_text(json.dumps(facts, indent=1) + "\n")
-print(json.dumps(facts, indent=1))
+text = json.dumps(facts, indent=1)
+Path(sys.argv[6]).write_text(text + "\n")
+print(text)
 PYTHON
-    EPOCHS=$("$PYTHON" -c "import json; print(json.load(open('$OUT/epoch.json'))['epochs_chosen'])")
+}
+
+began=$(date +%s)
+if pretrain epoch ncl 2 "$(left)" && pace epoch $(($(date +%s) - began)); then
+    EPOCHS=$("$PYTHON" -c "import json
+print(json.load(open('$OUT/pace-epoch.json'))['epochs_for_each_of_two_in_the_time_left'])")
     [ -z "$TINY" ] || EPOCHS=2
+    limit=$(($(left) * 6 / 10))
     for method in ncl bayesncl; do
-        pretrain "$method" "$method" "$EPOCHS" "$(left)"
+        began=$(date +%s)
+        pretrain "$method" "$method" "$EPOCHS" "$limit" && pace "$method" $(($(date +%s) - began))
+        limit=$(left)
     done
 else
     FAILED="$FAILED ncl(no-pace) bayesncl(no-pace)"

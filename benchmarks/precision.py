@@ -3,10 +3,10 @@
     python benchmarks/precision.py --encoder resnet18 --batch 256
 
 Losses get bf16 inputs, as autocast hands them over, and are compared with float64 of those very
-numbers: what is left is the arithmetic of the loss. Every method's step is then taken once in bf16
-autocast and once in fp32, of equal weights, views and draws: each term's relative difference, and
-the cosine of both gradients. TF32 is what `torch.set_float32_matmul_precision("high")` allows a
-GPU; the default, which training leaves alone, allows it to convolutions only.
+numbers: what is left is the arithmetic of the loss. Every method's step is then taken in bf16 and
+in fp32, of equal weights, views and draws: each term's relative difference, and the cosine of both
+gradients. TF32 is what `torch.set_float32_matmul_precision("high")` allows a GPU in products, and
+losses are tried with it; training leaves the default alone, which allows it in convolutions only.
 """
 
 import copy
@@ -78,10 +78,11 @@ def loss_errors(batch: int, width: int, device: torch.device) -> dict[str, Any]:
 
 
 def taken(
-    learner: Learner, views: list[Tensor], weights: dict[str, float], precision: str
+    learner: Learner, views: list[Tensor], weights: dict[str, float], precision: str, tf32: bool
 ) -> tuple[dict[str, float], Tensor]:
     """Terms and gradient of a step of a copy, whose batch norms do not move the next one's."""
     learner = copy.deepcopy(learner)
+    torch.backends.cudnn.allow_tf32 = tf32
     seed_noise(0, "step")
     with autocast(views[0].device, precision):
         terms = learner(*views).terms
@@ -100,13 +101,15 @@ def step_errors(method: str, keys: list[str], device: torch.device) -> dict[str,
     views = [layout(image + 0.5 * torch.randn_like(image)) for _ in range(2)]
     with torch.no_grad():  # fills a queue, which makes no loss while it is empty
         learner.after_step([learner(*views)], 0.0)
-    right, upwards = taken(learner, views, recipe.weights, "fp32")
-    bf16, also = taken(learner, views, recipe.weights, "bf16")
-    return {
-        "terms": right,
-        "bf16": {name: apart(bf16[name], value) for name, value in right.items()},
-        "gradient_cosine": torch.cosine_similarity(upwards, also, dim=0).item(),
-    }
+    right, gradient = taken(learner, views, recipe.weights, "fp32", tf32=False)
+    found: dict[str, Any] = {"terms": right}
+    for precision in ("bf16", "fp32"):
+        terms, other = taken(learner, views, recipe.weights, precision, tf32=True)
+        found["fp32 with TF32 convolutions" if precision == "fp32" else precision] = {
+            **{name: apart(terms[name], value) for name, value in right.items()},
+            "gradient_cosine": torch.cosine_similarity(gradient, other, dim=0).item(),
+        }
+    return found
 
 
 def main() -> None:

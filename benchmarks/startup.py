@@ -4,8 +4,9 @@
 
 `first` decodes the 50,000 images into an empty cache; `second` is another run on the same images;
 `resumed` takes up the second one, which was ended after a few steps. Without --root, parquet files
-of as many small JPEGs are made, in the hub's layout. Memory is the peak of the process: over a few
-steps of `small` (a thin encoder), and of the published settings (ResNet-18, batch 256).
+of as many small JPEGs are made, in the hub's layout. Memory is the peak of the process over a few
+steps: of `small` (a thin encoder) and of the published settings (ResNet-18) at three batch sizes,
+each beside the bare step of benchmarks/training.py at the same, which holds no image.
 """
 
 import contextlib
@@ -55,8 +56,27 @@ def child(began: float, folder: Path, arguments: list[str]) -> None:
     print(json.dumps(found))
 
 
+def bare_child(arguments: list[str]) -> None:
+    """Take a few bare steps, and print the peak."""
+    import torch
+    from training import bare
+
+    from pellucid.recipe import compose
+    from pellucid.train.device import resolve_precision
+
+    device = torch.device("cpu")
+    method, size, *keys = arguments
+    turn = bare(compose(method, "cifar10", size, keys), device, resolve_precision("auto", device))
+    turn(STEPS)
+    print(json.dumps({"peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
+
+
 def measured(cache: Path, folder: Path, *arguments: str) -> dict[str, float]:
-    command = [sys.executable, __file__, "--child", str(time.time()), str(folder), *arguments]
+    return _run(["--child", str(time.time()), str(folder), *arguments], cache)
+
+
+def _run(arguments: list[str], cache: Path) -> dict[str, float]:
+    command = [sys.executable, __file__, *arguments]
     environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout)
@@ -88,6 +108,9 @@ def main() -> None:
     if sys.argv[1:2] == ["--child"]:  # before imports that are not the training's
         child(float(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:])
         return
+    if sys.argv[1:2] == ["--bare-child"]:
+        bare_child(sys.argv[2:])
+        return
     from timing import parser, report, spread
 
     options = parser(__doc__)
@@ -105,14 +128,18 @@ def main() -> None:
             cache, one, two = (scratch / f"{kind}{number}" for kind in ("cache", "one", "two"))
             for start, run in (("first", one), ("second", two), ("resumed", two)):
                 found.setdefault(start, []).append(measured(cache, run, "bayesncl", "small", *keys))
-        paper = measured(cache, scratch / "paper", "bayesncl", "paper", *keys)
+        peak = {}
+        for size, batch in (("small", 256), ("paper", 64), ("paper", 128), ("paper", 256)):
+            given = ["simclr", size, f"train.batch={batch}", *keys]
+            what, run = f"{size}, batch {batch}", scratch / f"{size}{batch}"
+            peak[what] = measured(cache, run, *given)["peak_mb"]
+            peak[f"{what}, bare step"] = _run(["--bare-child", *given], cache)["peak_mb"]
     starts = {
         start: {
             part: spread([one[part] for one in several]) for part in ("imports", "to_first_step")
         }
         for start, several in found.items()
     }
-    peak = {"small": max(one["peak_mb"] for one in found["second"]), "paper": paper["peak_mb"]}
     report({"images": IMAGES, "seconds": starts, "peak_mb": peak}, asked.out)
 
 

@@ -1,53 +1,51 @@
 """Views a second: ours, kornia's, torchvision's and Pillow's, on the same images and settings.
 
-    python benchmarks/views.py --threads 2 --out views.json
+    python benchmarks/views.py --sides 32 64 224
 
-Crop, flip, full colour jitter at probability 0.8, grey 0.2 and blur 0.5, at 32 pixels. Ours and
-kornia take a batch; torchvision and Pillow take an image at a time, in one process, so that a data
-loader multiplies their figure by its workers. The rounds are interleaved, so that a busy machine
-slows all of them; the spread is from the slowest round to the fastest. Views a second of processor
-time say what a core does on a machine that is shared.
+Crop, flip, full colour jitter at probability 0.8, grey 0.2 and blur 0.5. Ours and kornia take a
+batch on all threads; torchvision and Pillow take an image at a time, in one process, so that a data
+loader multiplies their figure by its workers. Views a second of processor time say what a core
+does.
 """
 
-import argparse
 import importlib.util
-import json
-import platform
-import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
+from typing import Any
 
 import torch
 from PIL.Image import Image
+from timing import parser, ratio, report, spread, take_turns
 from torchvision import transforms
 from torchvision.transforms import v2
 
 from pellucid.data.views import ViewSettings, draw_views, make_views
 from pellucid.randomness import seeded
 
-SETTINGS = ViewSettings()
+FEW = 64
+"""Images of a turn of those that take one at a time."""
+
 Maker = Callable[[], int]
 """Makes views once and says how many."""
 
 
-def ours(images: torch.Tensor) -> Maker:
+def ours(images: torch.Tensor, settings: ViewSettings) -> Maker:
     """Batches of `pellucid.data.views`, draws included."""
     generator = seeded(0, "views")
     count, _, height, width = images.shape
 
     def make() -> int:
-        draws = draw_views(count, height, width, SETTINGS, generator)
-        return len(make_views(images, draws, SETTINGS))
+        draws = draw_views(count, height, width, settings, generator)
+        return len(make_views(images, draws, settings))
 
     return make
 
 
-def kornia(images: torch.Tensor) -> Maker:
+def kornia(images: torch.Tensor, settings: ViewSettings) -> Maker:
     """Batches of kornia's augmentations."""
     from kornia import augmentation as k
 
-    s, taps = SETTINGS, 2 * SETTINGS.blur_radius + 1
+    s, taps = settings, 2 * settings.blur_radius + 1
     pipeline = k.AugmentationSequential(
         k.RandomResizedCrop((s.size, s.size), scale=s.crop, ratio=s.ratio),
         k.RandomHorizontalFlip(p=s.flip),
@@ -59,9 +57,9 @@ def kornia(images: torch.Tensor) -> Maker:
     return lambda: len(pipeline(images.float() / 255))
 
 
-def torchvision_v2(images: torch.Tensor) -> Maker:
+def torchvision_v2(images: torch.Tensor, settings: ViewSettings) -> Maker:
     """Tensors of bytes, one image at a time."""
-    s, taps = SETTINGS, 2 * SETTINGS.blur_radius + 1
+    s, taps = settings, 2 * settings.blur_radius + 1
     pipeline = v2.Compose(
         [
             v2.RandomResizedCrop(s.size, s.crop, s.ratio, antialias=True),
@@ -74,13 +72,13 @@ def torchvision_v2(images: torch.Tensor) -> Maker:
             v2.ToDtype(torch.float32, scale=True),
         ]
     )
-    few = images[:64]
+    few = images[:FEW]
     return lambda: len(torch.stack([pipeline(image) for image in few]))
 
 
-def pillow(images: torch.Tensor) -> Maker:
+def pillow(images: torch.Tensor, settings: ViewSettings) -> Maker:
     """Pillow images, one at a time."""
-    s, taps = SETTINGS, 2 * SETTINGS.blur_radius + 1
+    s, taps = settings, 2 * settings.blur_radius + 1
     pipeline = transforms.Compose(
         [
             transforms.RandomResizedCrop(s.size, s.crop, s.ratio),
@@ -94,67 +92,60 @@ def pillow(images: torch.Tensor) -> Maker:
         ]
     )
     to_image = transforms.ToPILImage()
-    few: list[Image] = [to_image(image) for image in images[:64]]
+    few: list[Image] = [to_image(image) for image in images[:FEW]]
     return lambda: len(torch.stack([pipeline(image) for image in few]))
 
 
-def one_round(make: Maker, seconds: float) -> tuple[float, float]:
-    """Views a second, by the clock and by processor time, over at least `seconds`."""
-    made, start, busy = 0, time.perf_counter(), time.process_time()
-    while (passed := time.perf_counter() - start) < seconds:
-        made += make()
-    return made / passed, made / (time.process_time() - busy)
+def turn(make: Maker, seconds: float) -> Callable[[], None]:
+    """A round: views for at least so long, noting how many a second and a processor second."""
+
+    def run() -> None:
+        made, start, busy = 0, time.perf_counter(), time.process_time()
+        while (passed := time.perf_counter() - start) < seconds:
+            made += make()
+        run.by_clock.append(made / passed)
+        run.by_processor.append(made / (time.process_time() - busy))
+
+    run.by_clock, run.by_processor = [], []
+    return run
+
+
+def measure(side: int, stored: int, batch: int, rounds: int, seconds: float) -> dict[str, Any]:
+    settings = ViewSettings(size=side)
+    images = torch.randint(0, 256, (batch, 3, stored, stored), dtype=torch.uint8)
+    makers = {"ours": ours(images, settings)}
+    if importlib.util.find_spec("kornia"):
+        makers["kornia"] = kornia(images, settings)
+    makers["torchvision v2"] = torchvision_v2(images, settings)
+    makers["pillow"] = pillow(images, settings)
+    turns = {name: turn(make, seconds) for name, make in makers.items()}
+    take_turns(turns, rounds)
+    found = {
+        name: {
+            "views_per_second": spread(run.by_clock[1:]),
+            "views_per_processor_second": spread(run.by_processor[1:]),
+        }
+        for name, run in turns.items()
+    }
+    mine = turns["ours"].by_clock[1:]
+    for name, run in turns.items():
+        if name != "ours":
+            found[name]["ours_over_it"] = ratio(mine, run.by_clock[1:])
+    return {"stored": stored, "batch": batch, **found}
 
 
 def main() -> None:
-    """Measure, print, and write the figures."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--threads", type=int, default=2, help="threads of torch")
-    parser.add_argument("--batch", type=int, default=256, help="images of a batch")
-    parser.add_argument("--side", type=int, default=32, help="side of a stored image")
-    parser.add_argument("--rounds", type=int, default=7, help="rounds of each")
-    parser.add_argument("--seconds", type=float, default=0.7, help="of one round, at least")
-    parser.add_argument("--out", type=Path, help="write the figures as JSON")
-    options = parser.parse_args()
-
-    torch.set_num_threads(options.threads)
+    options = parser(__doc__)
+    options.add_argument("--sides", type=int, nargs="+", default=[32, 64, 224])
+    options.add_argument("--rounds", type=int, default=7)
+    options.add_argument("--seconds", type=float, default=0.7, help="of one round, at least")
+    asked = options.parse_args()
     torch.manual_seed(0)
-    shape = (options.batch, 3, options.side, options.side)
-    images = torch.randint(0, 256, shape, dtype=torch.uint8)
-    makers = {"ours": ours(images)}
-    if importlib.util.find_spec("kornia"):
-        makers["kornia"] = kornia(images)
-    makers |= {"torchvision v2": torchvision_v2(images), "pillow": pillow(images)}
-    for make in makers.values():
-        make()  # warm
-    rounds: dict[str, list[tuple[float, float]]] = {name: [] for name in makers}
-    for _ in range(options.rounds):
-        for name, make in makers.items():
-            rounds[name].append(one_round(make, options.seconds))
-
     figures = {}
-    for name, pairs in rounds.items():
-        clock, busy = ([pair[i] for pair in pairs] for i in range(2))
-        figures[name] = {
-            "views_per_second": statistics.median(clock),
-            "slowest_round": min(clock),
-            "fastest_round": max(clock),
-            "views_per_processor_second": statistics.median(busy),
-        }
-        print(
-            f"{name:15s} {statistics.median(clock):8.0f} views/s"
-            f"   ({min(clock):.0f} to {max(clock):.0f})"
-            f"   {statistics.median(busy):8.0f} a second of processor time"
-        )
-    if options.out:
-        about = {
-            "threads": options.threads,
-            "batch": options.batch,
-            "side": options.side,
-            "machine": platform.processor() or platform.machine(),
-            "torch": torch.__version__,
-        }
-        options.out.write_text(json.dumps(about | figures, indent=2) + "\n")
+    for side in asked.sides:
+        stored, batch = (side, 256) if side <= 96 else (round(side * 8 / 7), 64)
+        figures[str(side)] = measure(side, stored, batch, asked.rounds, asked.seconds)
+    report({"rounds": asked.rounds, "sides": figures}, asked.out)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ ORDER = [
         "types",
         "locks",
         "randomness",
+        "transfer",
         "distributed",
         "losses",
         "metrics",

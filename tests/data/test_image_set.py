@@ -267,3 +267,12 @@ def test_a_held_set_makes_its_batches_on_the_gpu() -> None:
     assert found.is_cuda
     assert torch.equal(found.cpu(), pixels)
     assert images.hashes() == ImageSet.from_pixels(pixels).hashes()
+
+
+def test_processes_on_one_machine_share_its_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(16)), raising=False)
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    assert image_set._cpus() == 16
+    for processes, share in (("1", 16), ("8", 2), ("64", 1)):
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", processes)
+        assert image_set._cpus() == share

@@ -22,9 +22,9 @@ from pellucid.data.bad_share import refuse_bad
 from pellucid.data.decode import UnreadableImageError
 from pellucid.data.pixels import content_hash, try_pixels
 from pellucid.data.source import DataError, Source, fingerprint
-from pellucid.data.transfer import send
 from pellucid.data.view_parameters import ViewSettings
 from pellucid.locks import in_turn
+from pellucid.transfer import send
 
 FORMAT = 1
 """Raise when pixels would come out otherwise, or the files' layout changes."""

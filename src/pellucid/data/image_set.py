@@ -166,7 +166,8 @@ def open_images(
         bad_share: The share of unreadable images that is skipped; more is an error.
         strict: Refuse any unreadable image, stray file or empty class folder.
         download: Fetch a known set that is not there.
-        workers: Threads (held) or processes (streamed) that decode; by default one a CPU.
+        workers: Threads (held) or processes (streamed) that decode; by default one a CPU, shared
+            out over the processes that torchrun starts on a machine.
         image_column: The column of images in parquet files.
         label_column: The column of classes in parquet files.
         holdout: The share of the images that becomes the test split where there is none.
@@ -249,9 +250,10 @@ def _size_notes(size: int | None, asked: int | None) -> list[str]:
 
 
 def _cpus() -> int:
-    """The CPUs that this process may use, where the platform says."""
+    """This process' share of the CPUs that the machine's processes of one training may use."""
     allowed = getattr(os, "sched_getaffinity", None)
-    return len(allowed(0)) if allowed else os.cpu_count() or 1
+    cpus = len(allowed(0)) if allowed else os.cpu_count() or 1
+    return max(1, cpus // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))  # torchrun's
 
 
 @contextmanager

@@ -13,7 +13,6 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 from torch.nn import functional as F
 
-from pellucid.data.transfer import send
 from pellucid.data.view_parameters import (
     OPERATIONS,
     ViewDraws,
@@ -23,6 +22,7 @@ from pellucid.data.view_parameters import (
     draws_of,
     take_rows,
 )
+from pellucid.transfer import send
 
 __all__ = [
     "ViewDraws",

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from pellucid.branch import Branch
 from pellucid.data.image_set import ImageSet
-from pellucid.data.transfer import send
 from pellucid.train.device import autocast
+from pellucid.transfer import send
 
 Preprocess = Callable[[UInt8[Tensor, "b 3 h w"]], Float[Tensor, "b 3 s s"]]
 

@@ -19,7 +19,7 @@ def unit_rows(features: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
     Each row is first divided by its largest entry, so neither tiny nor huge rows are lost.
     """
     rows = features.to(torch.promote_types(features.dtype, torch.float32))
-    largest: Tensor = torch.linalg.vector_norm(rows, ord=torch.inf, dim=1, keepdim=True)
+    largest = rows.abs().amax(dim=1, keepdim=True)
     rows = rows / largest.where(largest > 0, torch.ones_like(largest))
     length: Tensor = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
     return rows / length.clamp(min=1)  # below 1 only when the row is zero

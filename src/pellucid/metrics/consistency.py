@@ -145,8 +145,10 @@ def _largest_share_of_draws(
     for images in torch.split(labels.argsort(stable=True), sizes.tolist()):
         counts = torch.zeros_like(largest)
         for some in torch.split(images, ROWS):
-            # Small whole numbers: exact in fp32, and in what matrix products may round it to.
-            counts += draws[:, some] @ active[some].float()
+            # Small whole numbers are exact in whatever products of fp32 may be rounded to; their
+            # sums are too, in fp32.
+            with torch.autocast(active.device.type, enabled=False):
+                counts += draws[:, some] @ active[some].float()
         size = draws[:, images].sum(dim=1, dtype=torch.float64)
         rate = counts / size.clamp(min=1)[:, None]  # a draw may hold no image of the class
         largest = torch.maximum(largest, rate)

@@ -21,7 +21,7 @@ def largest(
         found = values.topk(count, dim=1)
         return found.values, found.indices
     # A stripe is every `stripes`-th entry, so that its maximum is taken along whole rows.
-    whole = values[:, : stripes * STRIPE].unflatten(1, (STRIPE, stripes))
+    whole = values[:, : stripes * STRIPE].reshape(len(values), STRIPE, stripes)
     chosen = whole.amax(dim=1).topk(count, dim=1).indices
     within = torch.arange(STRIPE, device=values.device)[:, None] * stripes
     rest = torch.arange(stripes * STRIPE, values.shape[1], device=values.device)

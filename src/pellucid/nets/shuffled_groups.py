@@ -4,6 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from pellucid.transfer import send
+
 SMALLEST = 2
 """Rows of a group, at least: batch norm needs two."""
 
@@ -38,7 +40,7 @@ class ShuffledGroups(nn.Module):
         groups = min(self.groups, count // SMALLEST)
         if groups < 2:
             return self._whole(rows)
-        order = torch.randperm(count, generator=generator).to(rows.device)
+        order = send(torch.randperm(count, generator=generator), rows.device)
         features = [self.net(some) for some in rows[order].tensor_split(groups)]
         return torch.cat(features)[order.argsort()]
 

@@ -13,7 +13,6 @@ from torch.optim import Optimizer
 
 from pellucid import distributed
 from pellucid.data.image_set import ImageSet
-from pellucid.data.transfer import send
 from pellucid.learner import Learner, weigh
 from pellucid.nets.batch_norm import recalibrate_batch_norm
 from pellucid.randomness import seed_noise, seeded
@@ -28,6 +27,7 @@ from pellucid.train.plan import Plan
 from pellucid.train.schedules import warmup_cosine
 from pellucid.train.skipped import list_skipped, skipped_listed
 from pellucid.train.stopping import InterruptedTrainingError, Stop
+from pellucid.transfer import send
 from pellucid.types import Step, Terms
 
 CALIBRATION = 2048
