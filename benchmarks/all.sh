@@ -5,10 +5,12 @@
 #
 # Each writes benchmarks/results/NAME.json when it ends; the tables of docs/speed.md are then made of
 # what is there. Other work on the machine falls on the contestants of a ratio alike, but not evenly.
-# PHOTOGRAPHS=FOLDER and CIFAR10=FOLDER measure reading and start-up on real images.
+# PHOTOGRAPHS=FOLDER and CIFAR10=FOLDER measure reading and start-up on real images. PEER is a Python
+# that has stable-pretraining beside what this package needs; without it that peer is left out.
 
 cd "$(dirname "$0")/.." || exit 2
 PYTHON=${PYTHON:-python3}
+PEER=${PEER:-$PYTHON}
 FAILED=
 
 bench() {  # NAME SCRIPT [OPTIONS]
@@ -25,6 +27,13 @@ bench training training --encoder resnet18 --peer --methods simclr ncl bayesncl 
     --steps 3 --rounds 5
 bench training-thin training --encoder resnet18-thin --peer --steps 5 --rounds 9 \
     --methods simclr ncl bayesncl moco byol ie-simclr ie-moco ie-byol ie-bayesncl
+if PYTHONPATH=src "$PEER" -c "import stable_pretraining" 2>/dev/null; then
+    OURS=$PYTHON PYTHON=$PEER PYTHONPATH=src
+    export PYTHONPATH
+    bench peer training_peer --encoder resnet18 --steps 3 --rounds 5
+    bench peer-thin training_peer --encoder resnet18-thin --steps 5 --rounds 9
+    PYTHON=$OURS
+fi
 for batch in 32 64 256 512; do
     bench "growth-batch-$batch" training --encoder resnet18-thin --batch $batch --rounds 7 \
         --steps $((640 / batch + 1))

@@ -48,16 +48,19 @@ def sparse(n: int, k: int) -> Tensor:
 
 
 def mixture(n: int, classes: int, distance: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Features of overlapping Gaussian classes with strong and weak directions, and labels.
+    """Correlated features of overlapping Gaussian classes, and labels.
 
-    Centres are the same for every seed.
+    Directions are strong to weak by a factor of 100, as an encoder's are, and mixed, so that
+    standardised features are no better conditioned. They and the centres are those of every seed.
     """
     generator = torch.Generator().manual_seed(0)
     centres = distance * torch.randn(classes, REFERENCE, generator=generator)
-    scale = torch.linspace(1, 0.1, REFERENCE)
+    scale = torch.logspace(0, -2, REFERENCE)
+    mixed = torch.linalg.qr(torch.randn(REFERENCE, REFERENCE, generator=generator)).Q
     generator.manual_seed(seed + 1)
     labels = torch.randint(classes, (n,), generator=generator)
-    return (torch.randn(n, REFERENCE, generator=generator) + centres[labels]) * scale, labels
+    rows = (torch.randn(n, REFERENCE, generator=generator) + centres[labels]) * scale
+    return rows @ mixed, labels
 
 
 def measured(call: Callable[[], Any]) -> tuple[float, float, Any]:

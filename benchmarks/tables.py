@@ -54,6 +54,27 @@ def training(name: str) -> str:
     return table(head, rows)
 
 
+def peer() -> str:
+    rows = []
+    for encoder, name, own in (
+        ("ResNet-18", "peer", "training"),
+        ("thin ResNet-18", "peer-thin", "training-thin"),
+    ):
+        found = read(name)
+        speeds = [cell(found["images_per_second"][who]) for who in ("stable-pretraining", "bare")]
+        ours = read(own)["methods"]["simclr"]["over_bare"]["median"]
+        over = ours / found["over_bare"]["median"]
+        rows.append([encoder, *speeds, cell(found["over_bare"]), number(over)])
+    head = [
+        "SimCLR",
+        "stable-pretraining, images/s",
+        "bare step",
+        "it / bare",
+        "ours / it, by both",
+    ]
+    return table(head, rows)
+
+
 def growth() -> str:
     rows = []
     names = [f"growth-batch-{batch}" for batch in (32, 64, 256, 512)]
@@ -235,6 +256,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "machine": machine,
     "training": lambda: training("training"),
     "training-thin": lambda: training("training-thin"),
+    "peer": peer,
     "growth": growth,
     "methods": methods,
     "variants": variants,

@@ -5,8 +5,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from pellucid.metrics.nearest import largest
-
 QUERIES = 1024
 """Test images compared with all training images at a time; bounds memory, changes no result."""
 
@@ -46,11 +44,11 @@ def knn_accuracy(
         torch.split(test, QUERIES), torch.split(test_labels, QUERIES), strict=True
     ):
         cosine = F.normalize(queries.float(), dim=1) @ unit_train.T
-        values, nearest = largest(cosine, min(neighbours, len(train)))
+        nearest = cosine.topk(min(neighbours, len(train)), dim=1)
         # Relative to the nearest, so that no temperature overflows.
-        weight = ((values - values[:, :1]) / temperature).exp()
+        weight = ((nearest.values - nearest.values[:, :1]) / temperature).exp()
         votes = weight.new_zeros(len(queries), classes)
-        votes.scatter_add_(1, train_labels[nearest], weight)
+        votes.scatter_add_(1, train_labels[nearest.indices], weight)
         right += int((votes.argmax(dim=1) == labels).sum())
     return right / len(test)
 

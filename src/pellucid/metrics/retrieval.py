@@ -8,7 +8,6 @@ from torch import Tensor
 
 from pellucid.metrics.activity import unit_rows
 from pellucid.metrics.checks import ROWS, checked_features, checked_labels
-from pellucid.metrics.nearest import largest
 
 QUERIES = 512
 """Queries compared with all images at a time; it bounds memory and changes no result."""
@@ -71,7 +70,7 @@ def retrieval_precision(
             itself = torch.arange(first, first + len(similarity), device=unit.device)
             similarity.scatter_(1, itself[:, None], -torch.inf)
             # One more than asked for: the query itself at least, which no cosine ties with.
-            values, nearest = largest(similarity, max(at) + 1)
+            values, nearest = similarity.topk(max(at) + 1, dim=1)
             values = values.round(decimals=DECIMALS)
             right = labels[nearest] == labels[queries, None]
             for k in hits:
