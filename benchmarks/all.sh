@@ -44,7 +44,8 @@ bench methods methods --batch 64 --rounds 9
 bench tried tried --encoder resnet18-thin --rounds 21
 bench tried-resnet18 tried --encoder resnet18 --batch 64 --rounds 5
 bench views views
-bench reading reading ${PHOTOGRAPHS:+--images "$PHOTOGRAPHS"}
+bench reading reading
+[ -z "$PHOTOGRAPHS" ] || bench reading-photographs reading --images "$PHOTOGRAPHS"
 bench listing listing
 bench startup startup ${CIFAR10:+--root "$CIFAR10"}
 bench evaluation evaluation

@@ -153,14 +153,18 @@ def views() -> str:
 
 
 def reading() -> str:
-    found = read("reading")
-    rows = [[name, cell(speed)] for name, speed in found["images_per_second"].items()]
-    rows += [
-        ["ours / torchvision, crops", cell(found["crops_over_torchvision"])],
-        ["ours / torchvision, views", cell(found["views_over_torchvision"])],
-        ["our crops / torchvision's views", cell(found["crops_against_views"])],
+    several = [read("reading"), read("reading-photographs")]
+    rows = [
+        [name, *(cell(found["images_per_second"][name]) for found in several)]
+        for name in several[0]["images_per_second"]
     ]
-    return table(["two views of each JPEG", "images/s"], rows)
+    for name, words in (
+        ("crops_over_torchvision", "ours / torchvision, crops"),
+        ("views_over_torchvision", "ours / torchvision, views"),
+        ("crops_against_views", "our crops / torchvision's views"),
+    ):
+        rows.append([words, *(cell(found[name]) for found in several)])
+    return table(["two views of each JPEG, images/s", "500 x 375, made", "Imagenette"], rows)
 
 
 def listing() -> str:

@@ -162,6 +162,20 @@ def test_an_unreadable_image_gives_way_to_the_next_with_its_own_crops(
         list(views.read(opened(tmp_path / "set", workers, strict=True), ORDER))
 
 
+def test_a_set_kept_at_its_own_size_refuses_another_one_at_once(tmp_path: Path) -> None:
+    root = tmp_path / "set"
+    root.mkdir()
+    for i in range(40):  # the odd one is beyond those whose sizes are looked at
+        picture(30, 50 if i != 3 else 49, seed=i).save(root / f"{i:03}.png")
+    images = opened(root, 0)
+    assert images.image_size == (30, 50)
+    views = TwoViews(SETTINGS, MEAN, STD, seed=3, batch=6)
+    with pytest.raises(DataError, match=r"003\.png is 30 x 49 pixels and others 30 x 50: give"):
+        list(views.read(images, ORDER))
+    scaled = opened(root, 0, stored_size=16)
+    assert len(list(views.read(scaled, ORDER))) == len(ORDER)
+
+
 def test_the_set_is_not_drawn_ahead(tmp_path: Path) -> None:
     put(tmp_path / "set", 4)
     images = opened(tmp_path / "set", 0)

@@ -8,7 +8,7 @@ from jaxtyping import UInt8
 from PIL import Image
 
 from pellucid.data.decode import UnreadableImageError, decode, decode_square
-from pellucid.data.source import Source
+from pellucid.data.source import DataError, Source
 from pellucid.data.view_parameters import Crops, Uniform, ViewSettings, crops_of
 
 
@@ -48,16 +48,41 @@ def try_pixels(source: Source, index: int, size: int | None) -> np.ndarray | Unr
         return failure
 
 
+def check_shape(name: str, found: tuple[int, int], shape: tuple[int, int]) -> None:
+    """Refuse an image of another height and width than the others, which are kept as they are.
+
+    Raises:
+        DataError: it is one.
+    """
+    if found != shape:
+        raise DataError(
+            f"{name} is {found[0]} x {found[1]} pixels and others {shape[0]} x {shape[1]}: "
+            "give stored_size"
+        )
+
+
 def crops_of_image(
-    source: Source, index: int, uniform: Uniform, settings: ViewSettings
+    source: Source,
+    index: int,
+    uniform: Uniform,
+    settings: ViewSettings,
+    shape: tuple[int, int] | None = None,
 ) -> UInt8[np.ndarray, "n s s 3"]:
     """Crops of the whole picture, each resized to `settings.size` as by torchvision: one a row.
 
     A JPEG is decoded at a half, a quarter or an eighth of its size where all of its crops stay as
     large as what they become.
 
+    Args:
+        source: Of the image.
+        index: In the source.
+        uniform: What the crops are drawn from.
+        settings: Of the views.
+        shape: The height and width that the picture must have; None for any.
+
     Raises:
         UnreadableImageError: it cannot be read or decoded.
+        DataError: it has another shape.
     """
     size = settings.size
     crops: list[Crops] = []
@@ -71,6 +96,8 @@ def crops_of_image(
     image = decode(bytes_of(source, index), source.names[index], times=choose)
     if not crops:  # no JPEG, so not asked
         choose(*image.size)
+    if shape is not None:
+        check_shape(source.names[index], whole[0][::-1], shape)
     scale = image.width / whole[0][0], image.height / whole[0][1]
     boxes = zip(*(column.tolist() for column in crops[0]), strict=True)
     cut = [

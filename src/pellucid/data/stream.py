@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from pellucid.data.bad_share import allowed_bad, refuse_bad
 from pellucid.data.decode import UnreadableImageError
-from pellucid.data.pixels import content_hash, crops_of_image, pixels_of
+from pellucid.data.pixels import check_shape, content_hash, crops_of_image, pixels_of
 from pellucid.data.source import DataError, Source, some
 from pellucid.data.view_parameters import ViewSettings
 from pellucid.randomness import seeded
@@ -34,11 +34,7 @@ class _Squares(Dataset[tuple[Tensor, Bad]]):
 
         def put(place: int, index: int) -> None:
             image = pixels_of(self.source, index, self.size)
-            if image.shape[1:] != self.shape:
-                raise DataError(
-                    f"{self.source.names[index]} is {image.shape[1]} x {image.shape[2]} pixels "
-                    f"and others {self.shape[0]} x {self.shape[1]}: give stored_size"
-                )
+            check_shape(self.source.names[index], image.shape[1:], self.shape)
             pixels[place].copy_(torch.from_numpy(image))
 
         return pixels, _put_all(indices, put, len(self.source), self.most_bad)
@@ -47,8 +43,15 @@ class _Squares(Dataset[tuple[Tensor, Bad]]):
 class _Crops(Dataset[tuple[Tensor, Bad]]):
     """The crops of both views of each image, for its index and its random numbers."""
 
-    def __init__(self, source: Source, settings: ViewSettings, most_bad: int):
-        self.source, self.settings, self.most_bad = source, settings, most_bad
+    def __init__(
+        self,
+        source: Source,
+        shape: tuple[int, int] | None,
+        settings: ViewSettings,
+        most_bad: int,
+    ):
+        self.source, self.shape = source, shape
+        self.settings, self.most_bad = settings, most_bad
 
     def __getitem__(
         self, asked: tuple[Int[Tensor, " b"], Float[Tensor, "2 b u"]]
@@ -58,7 +61,8 @@ class _Crops(Dataset[tuple[Tensor, Bad]]):
         crops = torch.zeros((2, len(indices), size, size, 3), dtype=torch.uint8)
 
         def put(place: int, index: int) -> None:
-            cut = crops_of_image(self.source, index, uniform[:, place], self.settings)
+            given = self.source, index, uniform[:, place], self.settings, self.shape
+            cut = crops_of_image(*given)
             crops[:, place] = torch.from_numpy(cut)
 
         return crops, _put_all(indices, put, len(self.source), self.most_bad)
@@ -153,7 +157,9 @@ class Streamed:
         Raises:
             DataError: too many of the images seen are unreadable.
         """
-        cutter = _Crops(self._source, settings, self._most_bad)
+        # Pictures of any size can be cropped, but the end of a training wants the plain ones.
+        shape = self.image_size if self._squares.size is None else None
+        cutter = _Crops(self._source, shape, settings, self._most_bad)
         # Drawn as they are asked for: an epoch's numbers would take hundreds of megabytes.
         asked = ((indices, uniform(place)) for place, indices in enumerate(order))
         for crops in self._read(cutter, asked, order):

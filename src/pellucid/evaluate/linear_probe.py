@@ -105,30 +105,43 @@ def fit_logistic(
         start: a classifier to start from, such as that of the next smaller C; zero by default.
     """
     count, width = features.shape
-    weight = features.new_zeros(classes, width) if start is None else start.weight.clone()
-    bias = features.new_zeros(classes) if start is None else start.bias.clone()
+    # In these coordinates the curvature is about 1 in every direction, so that correlated features
+    # take tens of steps and not hundreds; the optimum is the same.
+    values, axes = torch.linalg.eigh((features.T @ features).double() / count)
+    scale = (values.clamp(min=0) / classes + 1 / (strength * count)).rsqrt().to(features)
+    axes = axes.to(features)
+    rows = features @ (axes * scale)
+    weight, bias = features.new_zeros(classes, width), features.new_zeros(classes)
+    if start is not None:
+        weight = start.weight.to(features) @ axes / scale
+        bias = start.bias.to(features).clone()
     parameters = [weight.requires_grad_(), bias.requires_grad_()]
     optimiser = torch.optim.LBFGS(
         parameters,
         max_iter=ITERATIONS,
-        tolerance_grad=TOLERANCE,
-        tolerance_change=1e-9,
+        tolerance_grad=0.1 * TOLERANCE * min(1.0, float(scale.min())),
+        tolerance_change=1e-12,
         history_size=20,
         line_search_fn="strong_wolfe",
     )
 
+    def objective() -> Tensor:
+        loss = F.cross_entropy(F.linear(rows, weight, bias), labels)
+        return loss + (weight * scale).square().sum() / (2 * strength * count)
+
     def closure() -> Tensor:
         optimiser.zero_grad()
-        loss = F.cross_entropy(F.linear(features, weight, bias), labels)
-        loss = loss + weight.square().sum() / (2 * strength * count)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss = objective()
+        torch.autograd.backward(loss)
         return loss
 
     with torch.enable_grad():
         optimiser.step(closure)  # type: ignore[no-untyped-call]
-        closure()
-    steepest = max(float(p.grad.abs().max()) for p in parameters if p.grad is not None)
-    return Classifier(weight.detach(), bias.detach(), converged=steepest <= TOLERANCE)
+        by_weight, by_bias = torch.autograd.grad(objective(), parameters)
+    slopes = ((by_weight / scale) @ axes.T, by_bias)  # of the features as they were given
+    steepest = max(float(slope.abs().max()) for slope in slopes)
+    found = (weight.detach() * scale) @ axes.T
+    return Classifier(found, bias.detach(), converged=steepest <= TOLERANCE)
 
 
 def _held_out_accuracy(

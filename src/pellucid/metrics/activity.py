@@ -12,6 +12,9 @@ from pellucid.randomness import seeded
 ACTIVE = 1e-5
 """A dimension is active on an image when |z| of the unit row exceeds this (the papers' value)."""
 
+ORDINARY = (1e-12, 1e12)
+"""Lengths of rows whose squares, and the thousandths of them that matter, fp32 holds well."""
+
 
 def unit_rows(features: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
     """Rows scaled to length one, zero rows left at zero; half precision becomes fp32.
@@ -29,7 +32,12 @@ def active_entries(features: Float[Tensor, "n k"]) -> Bool[Tensor, "n k"]:
     """Whether each dimension is active on each image."""
     active = torch.empty_like(features, dtype=torch.bool)
     for rows, found in zip(torch.split(features, ROWS), torch.split(active, ROWS), strict=True):
-        torch.gt(unit_rows(rows).abs(), ACTIVE, out=found)
+        rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
+        length = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+        if bool(((length > ORDINARY[0]) & (length < ORDINARY[1])).all()):
+            torch.gt(rows.abs(), ACTIVE * length, out=found)  # half the passes
+        else:  # squares that are lost or too large, or a zero row
+            torch.gt(unit_rows(rows).abs(), ACTIVE, out=found)
     return active
 
 
@@ -54,7 +62,11 @@ def class_sums(
     _, which, sizes = torch.unique(labels, return_inverse=True, return_counts=True)
     sums = torch.zeros(len(sizes), values.shape[1], dtype=torch.float64, device=values.device)
     for rows, classes in zip(torch.split(values, ROWS), torch.split(which, ROWS), strict=True):
-        sums.index_add_(0, classes, rows.double())
+        if rows.dtype == torch.bool:  # fp32 counts the rows of a block exactly, and faster
+            counts = torch.zeros_like(sums, dtype=torch.float32)
+            sums += counts.index_add_(0, classes, rows.float())
+        else:
+            sums.index_add_(0, classes, rows.double())
     return sums, sizes.double()
 
 

@@ -71,9 +71,11 @@ def semantic_entropy(
     if weighting == "frequency":
         values = active
     else:
-        values = torch.cat(
-            [unit_rows(rows)[:, scored].abs() for rows in torch.split(features, ROWS)]
-        )
+        # Filled and not concatenated, which would hold them twice.
+        kind = torch.promote_types(features.dtype, torch.float32)
+        values = torch.empty(active.shape, dtype=kind, device=features.device)
+        for rows, some in zip(torch.split(features, ROWS), torch.split(values, ROWS), strict=True):
+            some.copy_(unit_rows(rows)[:, scored].abs())
     nats = _mean_entropy(values, labels, weighting)
     by_luck = [
         _mean_entropy(values, other, weighting) for other in shuffled(labels, seed, shuffles)
