@@ -2,6 +2,7 @@
 
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ import torch
 from PIL import Image
 from torchvision.transforms import functional as F
 
+from pellucid.data import pixels
+from pellucid.data.decode import decode
 from pellucid.data.folder import open_folder
 from pellucid.data.image_set import ImageSet, open_images
 from pellucid.data.pixels import crops_of_image
@@ -46,7 +49,9 @@ def test_crops_equal_torchvisions_on_the_whole_picture(shape: tuple[int, int]) -
     boxes = zip(*(c.tolist() for c in crops_of(numbers, *shape, SETTINGS)), strict=True)
     for crop, box in zip(found, boxes, strict=True):
         expected = F.resized_crop(image, *box, [24, 24], F.InterpolationMode.BILINEAR)
-        assert np.array_equal(crop, np.asarray(expected))
+        difference = np.abs(crop.numpy().astype(int) - np.asarray(expected))
+        assert difference.max() <= 1  # both round twice, to bytes, and Pillow's weights are finer
+        assert difference.mean() < 0.1
 
 
 def test_a_large_jpeg_is_decoded_smaller_where_its_crops_stay_large_enough() -> None:
@@ -54,25 +59,24 @@ def test_a_large_jpeg_is_decoded_smaller_where_its_crops_stay_large_enough() -> 
     whole = source_of(image, "JPEG", quality=95)
     large = ViewSettings(size=24, crop=(0.5, 1.0))  # every crop at least 8 times 24 a side
     numbers = uniform(12)
-    found = crops_of_image(whole, 0, numbers, large).astype(int)
+    found = crops_of_image(whole, 0, numbers, large).numpy().astype(int)
     decoded = Image.open(io.BytesIO(whole.read(0))).convert("RGB")
     boxes = list(zip(*(c.tolist() for c in crops_of(numbers, 480, 640, large)), strict=True))
     for crop, box in zip(found, boxes, strict=True):
-        exact = np.asarray(F.resized_crop(decoded, *box, [24, 24], F.InterpolationMode.BILINEAR))
-        assert np.abs(crop - exact).mean() < 1.5
+        of_eighths = [8 * round(side / 8) for side in box]
+        exact = F.resized_crop(decoded, *of_eighths, [24, 24], F.InterpolationMode.BILINEAR)
+        assert np.abs(crop - np.asarray(exact)).mean() < 1.5
     sizes = []
-    load = Image.Image.crop
 
-    def seen(self: Image.Image, box: tuple[int, int, int, int]) -> Image.Image:
-        sizes.append(self.size)
-        return load(self, box)
+    def seen(*args: Any, **options: Any) -> Image.Image:
+        sizes.append((image := decode(*args, **options)).size)
+        return image
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Image.Image, "crop", seen)
+        patch.setattr(pixels, "decode", seen)
         crops_of_image(whole, 0, numbers, large)
         crops_of_image(whole, 0, numbers, ViewSettings(size=300))
-    assert set(sizes[:12]) == {(80, 60)}
-    assert set(sizes[12:]) == {(640, 480)}
+    assert sizes == [(80, 60), (640, 480)]
 
 
 @pytest.mark.parametrize("form", ["JPEG", "PNG"])
@@ -84,7 +88,7 @@ def test_a_picture_on_its_side_is_cropped_upright(form: str) -> None:
     turned = crops_of_image(source_of(lying, form, exif=exif, **options), 0, uniform(8), SETTINGS)
     upright = lying.transpose(Image.Transpose.ROTATE_270)
     expected = crops_of_image(source_of(upright, "PNG"), 0, uniform(8), SETTINGS)
-    assert np.abs(turned.astype(int) - expected).mean() < 3
+    assert (turned.int() - expected.int()).abs().float().mean() < 3
 
 
 def put(root: Path, count: int, bad: tuple[int, ...] = ()) -> None:

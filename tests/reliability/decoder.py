@@ -29,7 +29,8 @@ def memory(name):
 def tried(data, size):
     """What becomes of an encoded image, as when it is read for training at this size."""
     try:
-        image = decode(data, "folder/some name.jpg", times=lambda w, h: min(w, h) // (2 * size))
+        times = None if size is None else lambda width, height: min(width, height) // (2 * size)
+        image = decode(data, "folder/some name.jpg", times=times)
         if image.mode != "RGB":
             return "wrong", image.mode
         pixels = to_square(image, size)

@@ -1,11 +1,12 @@
 """An image of a source as pixels: a square to keep, or the crops of both views."""
 
 import hashlib
-import math
 
 import numpy as np
+import torch
 from jaxtyping import UInt8
-from PIL import Image
+from torch import Tensor
+from torch.nn.functional import interpolate
 
 from pellucid.data.decode import UnreadableImageError, decode, decode_square
 from pellucid.data.source import DataError, Source
@@ -67,11 +68,11 @@ def crops_of_image(
     uniform: Uniform,
     settings: ViewSettings,
     shape: tuple[int, int] | None = None,
-) -> UInt8[np.ndarray, "n s s 3"]:
+) -> UInt8[Tensor, "n s s 3"]:
     """Crops of the whole picture, each resized to `settings.size` as by torchvision: one a row.
 
     A JPEG is decoded at a half, a quarter or an eighth of its size where all of its crops stay as
-    large as what they become.
+    large as what they become; they then begin and end at whole pixels of that.
 
     Args:
         source: Of the image.
@@ -98,27 +99,21 @@ def crops_of_image(
         choose(*image.size)
     if shape is not None:
         check_shape(source.names[index], whole[0][::-1], shape)
-    scale = image.width / whole[0][0], image.height / whole[0][1]
-    boxes = zip(*(column.tolist() for column in crops[0]), strict=True)
-    cut = [
-        _cut(image, (left, top, left + width, top + height), scale, size)
-        for top, left, height, width in boxes
-    ]
-    return np.stack(cut)
+    across, down = image.width / whole[0][0], image.height / whole[0][1]
+    pixels = torch.from_numpy(np.array(image))[None].permute(0, 3, 1, 2)
+    cut = []
+    for top, left, height, width in zip(*(c.tolist() for c in crops[0]), strict=True):
+        rows, columns = _scaled(top, height, down), _scaled(left, width, across)
+        # Pillow's arithmetic in a fifth of its time: bytes throughout, and channels last as they
+        # are, which takes a stride for the batch of one.
+        part = pixels[..., rows, columns]
+        cut.append(interpolate(part, (size, size), mode="bilinear", antialias=True))
+    return torch.cat(cut).permute(0, 2, 3, 1)
 
 
-def _cut(
-    image: Image.Image, box: tuple[int, int, int, int], scale: tuple[float, float], size: int
-) -> UInt8[np.ndarray, "s s 3"]:
-    left, right = (scale[0] * x for x in box[::2])
-    top, bottom = (scale[1] * y for y in box[1::2])
-    # Cut out before it is resized: else the filter would see beyond the crop.
-    x, y = math.floor(left), math.floor(top)
-    part = image.crop(
-        (x, y, min(math.ceil(right), image.width), min(math.ceil(bottom), image.height))
-    )
-    inside = (left - x, top - y, min(right - x, part.width), min(bottom - y, part.height))
-    return np.asarray(part.resize((size, size), Image.Resampling.BILINEAR, box=inside))
+def _scaled(first: int, length: int, scale: float) -> slice:
+    begin = round(scale * first)
+    return slice(begin, begin + round(scale * length))
 
 
 def _reason(error: Exception) -> str:

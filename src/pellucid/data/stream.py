@@ -62,8 +62,7 @@ class _Crops(Dataset[tuple[Tensor, Bad]]):
 
         def put(place: int, index: int) -> None:
             given = self.source, index, uniform[:, place], self.settings, self.shape
-            cut = crops_of_image(*given)
-            crops[:, place] = torch.from_numpy(cut)
+            crops[:, place] = crops_of_image(*given)
 
         return crops, _put_all(indices, put, len(self.source), self.most_bad)
 
