@@ -41,15 +41,11 @@ def training(name: str) -> str:
     rows = []
     for method, found in read(name)["methods"].items():
         speeds = found["images_per_second"]
-        lightly = [cell(speeds["lightly"]), cell(found["over_lightly"])]
-        rows.append(
-            [
-                f"`{method}`",
-                *(cell(speeds[who]) for who in ("ours", "bare")),
-                cell(found["over_bare"]),
-                *(lightly if "lightly" in speeds else ["", ""]),
-            ]
-        )
+        lightly = ["", ""]
+        if "lightly" in speeds:
+            lightly = [cell(speeds["lightly"]), cell(found["over_lightly"])]
+        own = [cell(speeds[who]) for who in ("ours", "bare")]
+        rows.append([f"`{method}`", *own, cell(found["over_bare"]), *lightly])
     head = ["method", "ours, images/s", "bare step", "ours / bare", "lightly", "ours / lightly"]
     return table(head, rows)
 

@@ -3,9 +3,9 @@
     python benchmarks/views.py --sides 32 64 224
 
 Crop, flip, full colour jitter at probability 0.8, grey 0.2 and blur 0.5. Ours and kornia take a
-batch on all threads; torchvision and Pillow take an image at a time, in one process, so that a data
-loader multiplies their figure by its workers. Views a second of processor time say what a core
-does.
+batch on all threads; torchvision and Pillow take an image at a time on one thread, as in the worker
+of a data loader. Ratios are of views a second of processor time, so that workers on every core
+would not change them.
 """
 
 import importlib.util
@@ -73,7 +73,7 @@ def torchvision_v2(images: torch.Tensor, settings: ViewSettings) -> Maker:
         ]
     )
     few = images[:FEW]
-    return lambda: len(torch.stack([pipeline(image) for image in few]))
+    return on_one_thread(lambda: len(torch.stack([pipeline(image) for image in few])))
 
 
 def pillow(images: torch.Tensor, settings: ViewSettings) -> Maker:
@@ -93,7 +93,19 @@ def pillow(images: torch.Tensor, settings: ViewSettings) -> Maker:
     )
     to_image = transforms.ToPILImage()
     few: list[Image] = [to_image(image) for image in images[:FEW]]
-    return lambda: len(torch.stack([pipeline(image) for image in few]))
+    return on_one_thread(lambda: len(torch.stack([pipeline(image) for image in few])))
+
+
+def on_one_thread(make: Maker) -> Maker:
+    def run() -> int:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            return make()
+        finally:
+            torch.set_num_threads(threads)
+
+    return run
 
 
 def turn(make: Maker, seconds: float) -> Callable[[], None]:
@@ -127,10 +139,10 @@ def measure(side: int, stored: int, batch: int, rounds: int, seconds: float) -> 
         }
         for name, run in turns.items()
     }
-    mine = turns["ours"].by_clock[1:]
+    mine = turns["ours"].by_processor[1:]
     for name, run in turns.items():
         if name != "ours":
-            found[name]["ours_over_it"] = ratio(mine, run.by_clock[1:])
+            found[name]["ours_over_it"] = ratio(mine, run.by_processor[1:])
     return {"stored": stored, "batch": batch, **found}
 
 
