@@ -5,8 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-QUERIES = 1024
-"""Test images compared with all training images at a time; bounds memory, changes no result."""
+from pellucid.metrics.checks import COSINES
 
 
 @torch.no_grad()
@@ -39,9 +38,10 @@ def knn_accuracy(
     check_labels(test_labels, "test_labels")
     classes = int(torch.maximum(train_labels.max(), test_labels.max())) + 1
     unit_train = F.normalize(train.float(), dim=1)
+    at_a_time = max(1, COSINES // len(train))
     right = 0
     for queries, labels in zip(
-        torch.split(test, QUERIES), torch.split(test_labels, QUERIES), strict=True
+        torch.split(test, at_a_time), torch.split(test_labels, at_a_time), strict=True
     ):
         cosine = F.normalize(queries.float(), dim=1) @ unit_train.T
         nearest = cosine.topk(min(neighbours, len(train)), dim=1)

@@ -3,9 +3,13 @@
 import torch
 from torch import Tensor
 
-ROWS = 1024
+ROWS = 512
 """Images handled at a time; it bounds memory and changes no result. Few, as blocks of more than
 some 32 MB would be new pages from the kernel every time."""
+
+COSINES = 2**24
+"""Cosines of queries with all images that are held at a time: 64 MB however many images there
+are, which changes no result."""
 
 
 def checked_features(features: Tensor, name: str = "features") -> Tensor:

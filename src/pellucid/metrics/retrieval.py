@@ -7,10 +7,7 @@ from jaxtyping import Bool, Float, Int, Integer
 from torch import Tensor
 
 from pellucid.metrics.activity import unit_rows
-from pellucid.metrics.checks import ROWS, checked_features, checked_labels
-
-QUERIES = 512
-"""Queries compared with all images at a time; it bounds memory and changes no result."""
+from pellucid.metrics.checks import COSINES, ROWS, checked_features, checked_labels
 
 DECIMALS = 6
 """Cosines that agree to so many decimals are a tie: fp32 products of equal rows differ by less."""
@@ -64,8 +61,9 @@ def retrieval_precision(
     unit = unit_rows(features)
     hits = dict.fromkeys(at, 0.0)
     with torch.autocast(unit.device.type, enabled=False):  # half precision makes false ties
-        for first in range(0, len(unit), QUERIES):
-            queries = slice(first, first + QUERIES)
+        at_a_time = max(1, COSINES // len(unit))
+        for first in range(0, len(unit), at_a_time):
+            queries = slice(first, first + at_a_time)
             similarity = unit[queries] @ unit.T
             itself = torch.arange(first, first + len(similarity), device=unit.device)
             similarity.scatter_(1, itself[:, None], -torch.inf)
