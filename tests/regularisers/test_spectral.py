@@ -48,10 +48,15 @@ def convolutions(eps=1e-5):
     )  # fmt: skip
 
 
+def formed(regulariser):
+    """The operator of each layer as one matrix."""
+    return [m if gain is None else m * gain[:, None] for m, gain in regulariser.operators()]
+
+
 def settled(encoder, folded=True):
     """A regulariser at the end of its power iteration."""
     regulariser = Spectral(encoder, folded)
-    for index, matrix in enumerate(regulariser.matrices()):
+    for index, matrix in enumerate(formed(regulariser)):
         regulariser.get_buffer(f"left_{index}").copy_(torch.linalg.svd(matrix.detach())[0][:, 0])
     return regulariser
 
@@ -73,7 +78,7 @@ def test_the_folded_operator_is_that_of_layer_and_batch_norm_in_evaluation():
     first = fusion.fuse_conv_bn_eval(net[0], net[1]).weight.flatten(1)
     second = fusion.fuse_conv_bn_eval(net[3], net[4]).weight.flatten(1)
     third = fusion.fuse_linear_bn_eval(net[7], net[8]).weight
-    for found, expected in zip(Spectral(net).matrices(), (first, second, third), strict=True):
+    for found, expected in zip(formed(Spectral(net)), (first, second, third), strict=True):
         torch.testing.assert_close(found, expected)
     squares = [torch.linalg.svdvals(m)[0].item() ** 2 for m in (first, second, third)]
     assert term(settled(net)).item() == pytest.approx(sum(squares) / 3, rel=1e-4)
@@ -111,7 +116,7 @@ def test_a_net_without_batch_norm_has_its_plain_kernels():
     net = VisionTransformer(8, 4, num_classes=0, embed_dim=8, depth=1, num_heads=2, mlp_ratio=2)
     names = ["patch_embed.proj", *(f"blocks.0.{n}" for n in ("attn.qkv", "attn.proj"))]
     assert layers_of(net) == [(n, None) for n in [*names, "blocks.0.mlp.fc1", "blocks.0.mlp.fc2"]]
-    assert torch.equal(next(Spectral(net).matrices()), net.patch_embed.proj.weight.flatten(1))
+    assert torch.equal(formed(Spectral(net))[0], net.patch_embed.proj.weight.flatten(1))
 
 
 @pytest.mark.parametrize(
@@ -127,7 +132,7 @@ def test_a_net_without_batch_norm_has_its_plain_kernels():
 def test_only_a_batch_norm_that_fits_and_has_statistics_is_folded(norm, behind):
     net = trained(nn.Sequential(nn.Conv2d(3, 4, 3), norm))
     assert layers_of(net) == [("0", behind)]
-    (matrix,) = Spectral(net).matrices()
+    (matrix,) = formed(Spectral(net))
     kernel = net[0].weight.flatten(1)
     if behind:
         gain = 1 if norm.weight is None else norm.weight
@@ -167,11 +172,33 @@ def test_the_gradient_is_that_of_svdvals_with_variances_that_grow_with_the_filte
         torch.testing.assert_close(found, right, rtol=1e-4, atol=1e-6)
 
 
+def test_a_filter_of_zeros_has_a_finite_gradient():
+    net = convolutions()
+    with torch.no_grad():
+        net[0].weight[1] = 0
+    (gradient,) = torch.autograd.grad(term(Spectral(net)), net[0].weight)
+    assert gradient.isfinite().all()
+    assert gradient[0].norm() > 0
+
+
+@pytest.mark.parametrize("folded", [True, False])
+def test_channels_last_changes_neither_value_nor_gradient(folded):
+    net = convolutions()
+    other = copy.deepcopy(net).to(memory_format=torch.channels_last)
+    weights, theirs = ([some[i].weight for i in (0, 3, 7)] for some in (net, other))
+    assert not theirs[0].is_contiguous()
+    values = [term(settled(some, folded)) for some in (net, other)]
+    torch.testing.assert_close(*values)
+    gradients = [torch.autograd.grad(*one) for one in zip(values, (weights, theirs), strict=True)]
+    torch.testing.assert_close(*gradients)
+    assert gradients[1][0].is_contiguous(memory_format=torch.channels_last)  # as the weights are
+
+
 def test_state_moves_in_after_step_alone_and_comes_to_the_singular_value():
     net = convolutions()
     regulariser = Spectral(net)
     exact = term(settled(net)).item()
-    for index, matrix in enumerate(regulariser.matrices()):
+    for index, matrix in enumerate(formed(regulariser)):
         left = torch.randn(len(matrix))
         regulariser.get_buffer(f"left_{index}").copy_(left / left.norm())
     before = copy.deepcopy(regulariser.state_dict())
@@ -216,7 +243,7 @@ def test_a_layer_whose_batch_norm_starts_at_zero_is_followed_once_it_is_none():
 
 def test_reparametrised_weights_are_read_as_the_encoder_uses_them():
     net = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(4, 3)))
-    assert torch.equal(next(Spectral(net).matrices()), net[0].weight)
+    assert torch.equal(formed(Spectral(net))[0], net[0].weight)
 
 
 def test_the_encoder_is_held_and_not_owned(learner):

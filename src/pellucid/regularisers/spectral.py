@@ -46,46 +46,51 @@ class Spectral(Regulariser):
         self.layers = layers_of(encoder)  # names: a conversion to synchronised batch norm replaces
         if not self.layers:
             raise ValueError("spectral needs an encoder with convolutions or linear maps")
-        for index, matrix in enumerate(self.matrices()):
+        for index, (matrix, gain) in enumerate(self.operators()):
             start = unit(torch.randn(len(matrix), device=matrix.device))
-            left = power_iteration(matrix.detach(), start, WARM_UP)
+            left = power_iteration(matrix, start, WARM_UP, gain)
             self.register_buffer(f"left_{index}", left)
 
     def forward(self, step: Step) -> Terms:
         del step
         largest = [
-            largest_singular_value(matrix, self.get_buffer(f"left_{index}"))
-            for index, matrix in enumerate(self.matrices())
+            largest_singular_value(matrix, self.get_buffer(f"left_{index}"), gain)
+            for index, (matrix, gain) in enumerate(self.operators())
         ]
         return {"spectral": torch.stack(largest).square().mean()}
 
     @torch.no_grad()
     def after_step(self, steps: Sequence[Step], progress: float) -> None:
         """One power iteration for every layer."""
-        for index, matrix in enumerate(self.matrices()):
+        for index, (matrix, gain) in enumerate(self.operators()):
             left = self.get_buffer(f"left_{index}")
-            left.copy_(power_iteration(matrix, left))
+            left.copy_(power_iteration(matrix, left, gain=gain))
 
-    def matrices(self) -> Iterator[Float[Tensor, "m n"]]:
-        """The operator of each layer."""
+    def operators(self) -> Iterator[tuple[Float[Tensor, "m n"], Float[Tensor, " m"] | None]]:
+        """The matrix of each layer, and the factors that its rows have where they have any."""
         encoder: Any = self.held[0]
         for layer, norm in self.layers:
-            weight = encoder.get_submodule(layer).weight.flatten(1)
-            if norm is None or not self.folded:
-                yield weight
-            else:
-                yield fold(weight, encoder.get_submodule(norm))
+            matrix = _matrix(encoder.get_submodule(layer).weight)
+            folded = norm is not None and self.folded
+            yield matrix, _gain(matrix, encoder.get_submodule(norm)) if folded else None
 
 
-def fold(weight: Float[Tensor, "m n"], norm: Any) -> Float[Tensor, "m n"]:
-    """Rows scaled as the batch norm behind them does in evaluation; blind to their length."""
-    lengths = weight.square().sum(dim=1)
-    tiny = torch.finfo(lengths.dtype).tiny
-    growth = (lengths + tiny) / (lengths.detach() + tiny)  # 1, with the gradient of the length
+def _matrix(weight: Tensor) -> Float[Tensor, "m n"]:
+    """A row a filter, without a copy: no singular value depends on the order of the columns."""
+    if weight.ndim == 4 and weight.is_contiguous(memory_format=torch.channels_last):
+        weight = weight.permute(0, 2, 3, 1)
+    return weight.flatten(1)
+
+
+def _gain(matrix: Float[Tensor, "m n"], norm: Any) -> Float[Tensor, " m"]:
+    """What the batch norm behind them multiplies rows by in evaluation; blind to their length."""
+    length = torch.linalg.vector_norm(matrix, dim=1)
+    tiny = torch.finfo(length.dtype).tiny
+    # 1, with the gradient of the squared length over itself.
+    growth = ((length + tiny) / (length.detach() + tiny)).square()
     # A copy: backward reads it, and the encoder's next forward may come first and move it.
     variance = norm.running_var.clone() * growth + norm.eps
-    gain = variance.rsqrt() if norm.weight is None else norm.weight * variance.rsqrt()
-    return weight * gain[:, None]
+    return variance.rsqrt() if norm.weight is None else norm.weight * variance.rsqrt()
 
 
 def layers_of(encoder: nn.Module) -> list[tuple[str, str | None]]:
