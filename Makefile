@@ -40,7 +40,7 @@ format: .venv/ready ## rewrite the code in the project's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: .venv/ready  ## every figure of docs/speed.md (forty minutes on two idle cores)
+bench: .venv/ready  ## every figure of docs/speed.md (an hour on two idle cores)
 	PYTHON=$(CURDIR)/$(BIN)/python sh benchmarks/all.sh
 
 clean:   ## remove the virtual environment, caches and demo runs

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Every benchmark of docs/speed.md, one after the other: forty minutes on two idle cores.
+# Every benchmark of docs/speed.md, one after the other: an hour on two idle cores.
 #
 #     sh benchmarks/all.sh [NAME ...]      some of them by name; all by default
 #
@@ -24,8 +24,8 @@ bench() {  # NAME SCRIPT [OPTIONS]
 
 ASKED=$*
 bench training training --encoder resnet18 --peer --methods simclr ncl bayesncl ie-simclr \
-    --steps 3 --rounds 5
-bench training-thin training --encoder resnet18-thin --peer --steps 5 --rounds 9 \
+    --steps 3 --rounds 7
+bench training-thin training --encoder resnet18-thin --peer --steps 5 --rounds 11 \
     --methods simclr ncl bayesncl moco byol ie-simclr ie-moco ie-byol ie-bayesncl
 if PYTHONPATH=src "$PEER" -c "import stable_pretraining" 2>/dev/null; then
     OURS=$PYTHON PYTHON=$PEER PYTHONPATH=src

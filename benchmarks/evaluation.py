@@ -261,7 +261,7 @@ PARTS: dict[str, tuple[Callable[[int], dict[str, Any]], int]] = {
     "metrics": (right_forms, 1),
     "probe": (probe, 1),
     "neighbours": (neighbours, 1),
-    "extraction": (extraction, 3),
+    "extraction": (extraction, 7),
 }
 """What is measured, and in how many rounds unless told."""
 

@@ -83,8 +83,8 @@ def main() -> None:
     options.add_argument("--side", type=int, default=224, help="of the views, in pixels")
     options.add_argument("--batch", type=int, default=64)
     options.add_argument("--workers", type=int, default=2)
-    options.add_argument("--batches", type=int, default=30, help="of a round")
-    options.add_argument("--rounds", type=int, default=7)
+    options.add_argument("--batches", type=int, default=20, help="of a round")
+    options.add_argument("--rounds", type=int, default=5)
     asked = options.parse_args()
     settings = ViewSettings(size=asked.side)
     with tempfile.TemporaryDirectory() as made:
