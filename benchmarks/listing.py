@@ -56,6 +56,8 @@ def main() -> None:
                 taken.append(time.perf_counter() - began)
                 if len(source) != asked.files:
                     raise AssertionError(f"{kind}: {len(source)} of {asked.files} images listed")
+                if not list(cache.glob("*.listing")):
+                    raise AssertionError(f"{kind}: no listing was kept")
     figures = {kind: spread(taken) for kind, taken in seconds.items()}
     report({"files": asked.files, "rounds": asked.rounds, "seconds": figures}, asked.out)
 

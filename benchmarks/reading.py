@@ -14,8 +14,6 @@ workers.
 
 import tempfile
 import time
-from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 
 import torch
@@ -23,7 +21,7 @@ from PIL import Image
 from sklearn.datasets import load_sample_images
 from timing import parser, rates, ratio, report, take_turns
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, RandomSampler
 from torchvision import transforms
 from torchvision.datasets import ImageFolder
 
@@ -95,6 +93,7 @@ def main() -> None:
             str(root), "train", holdout=0.0, memory_limit_gb=0.0, workers=asked.workers
         )
         views = TwoViews(settings, MEAN, STD, 0, asked.batch)
+        folder = ImageFolder(str(root))
         size = Image.open(root / images.names[0]).size
 
         def ours(*, whole: bool) -> None:
@@ -109,21 +108,10 @@ def main() -> None:
                     views(pixels, step, rows)
 
         def torchvision(*, whole: bool) -> None:
-            folder = ImageFolder(str(root), Twice(torchvision_transform(settings, whole=whole)))
-            loader = DataLoader(
-                folder,
-                asked.batch,
-                shuffle=True,
-                drop_last=True,
-                num_workers=asked.workers,
-                persistent_workers=True,
-            )
-
-            def endless() -> Iterator[object]:
-                while True:
-                    yield from loader
-
-            for _ in islice(endless(), asked.batches):
+            folder.transform = Twice(torchvision_transform(settings, whole=whole))
+            # One pass, as long as a round: neither restarts nor batches that nobody takes.
+            order = RandomSampler(folder, num_samples=asked.batches * asked.batch)
+            for _ in DataLoader(folder, asked.batch, sampler=order, num_workers=asked.workers):
                 pass
 
         began = time.perf_counter()

@@ -16,12 +16,13 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-import torch
 from PIL import Image
 
 from pellucid.data.folder import open_folder
 from pellucid.data.image_set import open_images
 from pellucid.data.source import Source
+from pellucid.data.view_parameters import ViewSettings
+from pellucid.train.batches import TwoViews, epoch_batches
 
 BATCH, READ = 256, 20
 
@@ -62,8 +63,11 @@ def measure(root: Path, workers: int) -> dict[str, float]:
         workers=workers,
         stored_size=64,
     )
-    order = list(torch.randperm(len(images))[: BATCH * READ].split(BATCH))
-    for _ in images.batches(order):
+    views = TwoViews(ViewSettings(), (0.0, 0.0, 0.0), (1.0, 1.0, 1.0), 0, BATCH)
+    order = [
+        batch for epoch in range(READ) for batch in epoch_batches(count, BATCH, 1, 0, epoch, 0)
+    ]
+    for _ in views.read(images, order[:READ]):
         pass
     usage = resource.getrusage
     return {

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from PIL.Image import Image
-from timing import parser, ratio, report, spread, take_turns
+from timing import parser, ratio, report, spread, take_turns, threads
 from torchvision import transforms
 from torchvision.transforms import v2
 
@@ -98,12 +98,8 @@ def pillow(images: torch.Tensor, settings: ViewSettings) -> Maker:
 
 def on_one_thread(make: Maker) -> Maker:
     def run() -> int:
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
+        with threads(1):
             return make()
-        finally:
-            torch.set_num_threads(threads)
 
     return run
 

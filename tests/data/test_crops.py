@@ -62,9 +62,10 @@ def test_a_large_jpeg_is_decoded_smaller_where_its_crops_stay_large_enough() -> 
     found = crops_of_image(whole, 0, numbers, large).numpy().astype(int)
     decoded = Image.open(io.BytesIO(whole.read(0))).convert("RGB")
     boxes = list(zip(*(c.tolist() for c in crops_of(numbers, 480, 640, large)), strict=True))
-    for crop, box in zip(found, boxes, strict=True):
-        of_eighths = [8 * round(side / 8) for side in box]
-        exact = F.resized_crop(decoded, *of_eighths, [24, 24], F.InterpolationMode.BILINEAR)
+    for crop, (y, x, rows, columns) in zip(found, boxes, strict=True):
+        top, left, bottom, right = (8 * round(edge / 8) for edge in (y, x, y + rows, x + columns))
+        box = top, left, bottom - top, right - left
+        exact = F.resized_crop(decoded, *box, [24, 24], F.InterpolationMode.BILINEAR)
         assert np.abs(crop - np.asarray(exact)).mean() < 1.5
     sizes = []
 

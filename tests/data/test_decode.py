@@ -194,9 +194,9 @@ def test_warnings_of_pillow_do_not_escape(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_jpeg_may_come_smaller_but_never_below_twice_the_side() -> None:
     data = encoded(photo().resize((1600, 1200)), "JPEG", quality=95)
     assert decode(data, "a").size == (1600, 1200)
-    drafted = decode(data, "a", times=lambda w, h: min(w, h) // 200)
+    drafted = decode(data, "a", smaller=lambda w, h: min(w, h) // 200)
     assert drafted.size == (400, 300)
-    assert decode(data, "a", times=lambda w, h: min(w, h) // 602).size == (1600, 1200)
+    assert decode(data, "a", smaller=lambda w, h: min(w, h) // 602).size == (1600, 1200)
     full = to_square(decode(data, "a"), 100).astype(int)
     assert np.abs(to_square(drafted, 100) - full).mean() < 2
 

@@ -4,15 +4,19 @@ import os
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
-from pellucid.data import remember
+from pellucid.data import remember, walk
+from pellucid.data.image_set import open_images
 from pellucid.data.remember import remembered
+from pellucid.data.source import DataError
 from pellucid.data.walk import Listing, list_folder
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remember, "LARGE", 4)
+    monkeypatch.setattr(remember, "_SETTLED", -60)  # as if nothing had changed for a while
 
 
 @pytest.fixture
@@ -25,15 +29,7 @@ def root(tmp_path: Path) -> Path:
     (root / "train/empty").mkdir()
     (root / "train/notes.txt").touch()
     (root / "train/.hidden").touch()
-    (root / "train/b/broken.png").symlink_to("nowhere")
-    settle(root)
     return root
-
-
-def settle(root: Path) -> None:
-    """As if nothing had changed for a while."""
-    for folder, _, _ in os.walk(root):
-        os.utime(folder, (1e9, 1e9))
 
 
 def walks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -63,7 +59,19 @@ def test_the_second_listing_is_the_first_without_a_walk(
 
 
 @pytest.mark.parametrize(
-    "change", ["add", "add deep", "remove", "rename", "rewrite", "touch", "damage", "cut", "other"]
+    "change",
+    [
+        "add",
+        "add back",
+        "add deep",
+        "remove",
+        "rename",
+        "rewrite",
+        "touch",
+        "damage",
+        "cut",
+        "other",
+    ],
 )
 def test_whatever_has_changed_is_seen(
     change: str, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -73,6 +81,10 @@ def test_whatever_has_changed_is_seen(
     kept = next(cache.iterdir())
     if change == "add":
         (root / "train/a/5.png").touch()
+    elif change == "add back":  # as an archive does that holds the folder's time
+        before = (root / "train/a").stat()
+        (root / "train/a/5.png").touch()
+        os.utime(root / "train/a", ns=(before.st_atime_ns, before.st_mtime_ns))
     elif change == "add deep":
         (root / "train/b/deep/er").mkdir()
     elif change == "remove":
@@ -104,10 +116,49 @@ def test_small_unsettled_and_uncached_folders_are_walked_every_time(
     for _ in range(2):
         remembered(root, "train/", None)
         remembered(root, "train/b/", cache)
-    (root / "train/a/new.png").touch()  # the folder changed just now
+    monkeypatch.setattr(remember, "_SETTLED", 2.0)  # the folders are younger
     for _ in range(2):
         remembered(root, "train/", cache)
     assert seen == ["train/", "train/b/", "train/", "train/b/", "train/", "train/"]
+    assert not list(cache.glob("*.listing"))
+
+
+def test_what_may_mend_itself_is_looked_for_every_time(root: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    (root / "train/c").symlink_to(tmp_path / "other disk")
+    assert remembered(root, "train/", cache).strays == [
+        "train/c (a broken link)",
+        "train/notes.txt",
+    ]
+    (tmp_path / "other disk").mkdir()
+    (tmp_path / "other disk/5.png").touch()
+    assert "train/c/5.png" in remembered(root, "train/", cache).names
+
+
+def test_images_that_are_mended_in_place_are_read(root: Path, tmp_path: Path) -> None:
+    pixels = Image.effect_noise((8, 8), 50).convert("RGB")
+    for path in (root / "train").rglob("*.*g"):
+        pixels.save(path)
+    broken = root / "train/b/4.png"
+    whole = broken.read_bytes()
+    broken.write_bytes(whole[:60])
+    cache = tmp_path / "cache"
+    with pytest.raises(DataError, match=r"b/4\.png"):
+        open_images(str(root), "train", holdout=0.0, cache_dir=cache)
+    broken.write_bytes(whole)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(remember, "CHECKED", 1)  # as if it were one of a million
+        assert len(open_images(str(root), "train", holdout=0.0, cache_dir=cache)) == 5
+
+
+def test_a_format_that_is_read_since_is_listed(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "cache"
+    assert "train/notes.txt" in remembered(root, "train/", cache).strays
+    for module in (remember, walk):
+        monkeypatch.setattr(module, "image_endings", lambda: frozenset({".png", ".jpg", ".txt"}))
+    assert "train/notes.txt" in remembered(root, "train/", cache).names
 
 
 def test_a_cache_that_cannot_be_written_does_no_harm(root: Path, tmp_path: Path) -> None:

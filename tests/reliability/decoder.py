@@ -13,8 +13,16 @@ import sys
 import time
 from pathlib import Path
 
-from pellucid.data.decode import UnreadableImageError, decode, to_square
+import torch
 
+from pellucid.data.decode import UnreadableImageError, decode, to_square
+from pellucid.data.pixels import crops_of_image
+from pellucid.data.source import Source
+from pellucid.data.view_parameters import ViewSettings, draw_uniform
+from pellucid.randomness import seeded
+
+UNIFORM = draw_uniform(2, seeded(0))
+"""Draws of both crops, the same for every image."""
 LIMIT = 16 * 2**30
 """Of the address space, so that a fault cannot take the machine with it."""
 
@@ -26,11 +34,22 @@ def memory(name):
     raise AssertionError(name)
 
 
+def cropped(data):
+    """The crops of both views, as when a stream is read for training."""
+    source = Source(["folder/some name.jpg"], None, None, lambda _: data, "", [])
+    return crops_of_image(source, 0, UNIFORM, ViewSettings(size=32))
+
+
 def tried(data, size):
     """What becomes of an encoded image, as when it is read for training at this size."""
     try:
-        times = None if size is None else lambda width, height: min(width, height) // (2 * size)
-        image = decode(data, "folder/some name.jpg", times=times)
+        if size == "crops":
+            crops = cropped(data)
+            if crops.shape != (2, 32, 32, 3) or crops.dtype != torch.uint8:
+                return "wrong", f"{crops.shape} {crops.dtype}"
+            return "image", "two crops"
+        smaller = None if size is None else lambda width, height: min(width, height) // (2 * size)
+        image = decode(data, "folder/some name.jpg", smaller=smaller)
         if image.mode != "RGB":
             return "wrong", image.mode
         pixels = to_square(image, size)
@@ -50,7 +69,7 @@ def main():
     resource.setrlimit(resource.RLIMIT_AS, (LIMIT, LIMIT))
     while header := sys.stdin.buffer.read(8):
         data = sys.stdin.buffer.read(struct.unpack("<q", header)[0])
-        size = 32 if len(data) % 2 else None
+        size = (32, None, "crops")[len(data) % 3]
         trim(0)
         Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
         before, began = memory("VmHWM"), time.process_time()

@@ -21,6 +21,7 @@ from torch import Tensor
 from pellucid.data.bad_share import refuse_bad
 from pellucid.data.decode import UnreadableImageError
 from pellucid.data.pixels import content_hash, try_pixels
+from pellucid.data.remember import forget
 from pellucid.data.source import DataError, Source, fingerprint
 from pellucid.data.view_parameters import ViewSettings
 from pellucid.locks import in_turn
@@ -56,9 +57,9 @@ class Held:
         self._hashes = hashes
 
     def on(self, device: torch.device) -> "Held":
-        """The same images on a GPU, if half of its free memory holds them; else these."""
-        if device.type != "cuda" or self.pixels.nbytes > torch.cuda.mem_get_info(device)[0] // 2:
-            return self
+        """The same images on a GPU, if an eighth of its free memory holds them; else these."""
+        if device.type != "cuda" or self.pixels.nbytes > torch.cuda.mem_get_info(device)[0] // 8:
+            return self  # activations need the memory, and are not there yet
         return Held(self.pixels.to(device), self._hashes, self.kept, self.skipped)
 
     def batches(self, order: Sequence[Int[Tensor, " _"]]) -> Iterator[UInt8[Tensor, "_ 3 H W"]]:
@@ -127,6 +128,8 @@ def hold(
                 held = _load(array, sidecar, key)
         if held is None:
             raise DataError(f"{array} was damaged while it was written: give another cache_dir")
+    if held.skipped:
+        forget(folder)  # they may be mended under their names, which a kept listing does not see
     # At the end: whoever mends a set wants to know of all bad files, and what was decoded is kept.
     refuse_bad(held.skipped, 0 if strict else most_bad, len(source))
     return held

@@ -66,12 +66,12 @@ def decode(
     name: str,
     *,
     max_pixels: int = MAX_PIXELS,
-    times: Callable[[int, int], int] | None = None,
+    smaller: Callable[[int, int], int] | None = None,
 ) -> Image.Image:
     """The first frame of an encoded image, upright, as an 8-bit RGB Pillow image.
 
     Transparent pixels are shown over white, as on a page. 16 bits are scaled to 8. For a JPEG,
-    `times` is told the width and height, upright, and says how many times smaller it may come; at
+    `smaller` is told the width and height, upright, and says how many times it may be; at
     a half, a quarter or an eighth of its size it is decoded faster.
     Pillow holds 4 bytes a pixel, and while an image is opened up to 18 (WebP; 24 in JPEG 2000, of
     which no more than 20 million pixels are allowed).
@@ -101,10 +101,10 @@ def decode(
                     raise UnreadableImageError(
                         name, f"{scans} scans of {width} x {height} pixels: save it anew"
                     )
-                if times and image.format == "JPEG":
+                if smaller and image.format == "JPEG":
                     on_its_side = _turn(image) in _ON_ITS_SIDE
-                    smaller = max(1, times(*((height, width) if on_its_side else (width, height))))
-                    image.draft(image.mode, (width // smaller or 1, height // smaller or 1))
+                    times = max(1, smaller(*((height, width) if on_its_side else (width, height))))
+                    image.draft(image.mode, (width // times or 1, height // times or 1))
                 image.load()
                 turn = _turn(image)  # again: other formats may have it behind their pixels
                 return _to_rgb(image if turn is None else image.transpose(turn), name)
@@ -125,8 +125,18 @@ def decode(
 
 def decode_square(data: bytes, name: str, size: int | None) -> UInt8[np.ndarray, "H W 3"]:
     """`to_square` of an encoded image, whose shorter side is decoded at twice `size` or more."""
-    times = None if size is None else lambda width, height: min(width, height) // (2 * size)
-    return to_square(decode(data, name, times=times), size)
+    smaller = None if size is None else lambda width, height: min(width, height) // (2 * size)
+    return to_square(decode(data, name, smaller=smaller), size)
+
+
+def to_array(image: Image.Image) -> UInt8[np.ndarray, "H W 3"]:
+    """Pixels in memory of their own; in strips, as Pillow would make two more copies of all."""
+    array = np.empty((image.height, image.width, 3), dtype=np.uint8)
+    rows = max(1, _STRIP // image.width)
+    for top in range(0, image.height, rows):
+        bottom = min(top + rows, image.height)
+        array[top:bottom] = np.asarray(image.crop((0, top, image.width, bottom)))
+    return array
 
 
 def to_square(image: Image.Image, size: int | None) -> UInt8[np.ndarray, "H W 3"]:

@@ -209,12 +209,16 @@ def open_images(
             except MixedSizesError:  # beyond the images that were probed
                 size, shape = STORED_SIZE, (STORED_SIZE, STORED_SIZE)
                 continue
-            return _held_set(source, held, _size_notes(size, stored_size))
+            return _held_set(source, held, _size_notes(size, stored_size, "stored as"))
     labels = None if source.labels is None else source.labels.clone()
     store = Streamed(
         source, shape, size, labels, workers=workers, bad_share=bad_share, strict=strict
     )
-    notes = [*source.notes, *_size_notes(size, stored_size), "decoded as it is read: beyond memory"]
+    notes = [
+        *source.notes,
+        *_size_notes(size, stored_size, "evaluated on"),
+        "decoded as it is read: beyond memory",
+    ]
     return ImageSet(store, source.names, labels, source.classes, notes)
 
 
@@ -243,10 +247,10 @@ def _size_of(source: Source) -> tuple[int | None, tuple[int, int]]:
     return (STORED_SIZE, (STORED_SIZE, STORED_SIZE)) if shape is None else (None, shape)
 
 
-def _size_notes(size: int | None, asked: int | None) -> list[str]:
+def _size_notes(size: int | None, asked: int | None, what: str) -> list[str]:
     if size is None or asked is not None:
         return []
-    return [f"images differ in size or are large: stored as {size} x {size} pixels of the centre"]
+    return [f"images differ in size or are large: {what} {size} x {size} pixels of the centre"]
 
 
 def _cpus() -> int:

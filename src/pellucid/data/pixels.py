@@ -8,7 +8,7 @@ from jaxtyping import UInt8
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from pellucid.data.decode import UnreadableImageError, decode, decode_square
+from pellucid.data.decode import UnreadableImageError, decode, decode_square, to_array
 from pellucid.data.source import DataError, Source
 from pellucid.data.view_parameters import Crops, Uniform, ViewSettings, crops_of
 
@@ -94,13 +94,13 @@ def crops_of_image(
         crops.append(crops_of(uniform, height, width, settings))
         return min(int(crops[0].height.min()), int(crops[0].width.min())) // size
 
-    image = decode(bytes_of(source, index), source.names[index], times=choose)
+    image = decode(bytes_of(source, index), source.names[index], smaller=choose)
     if not crops:  # no JPEG, so not asked
         choose(*image.size)
     if shape is not None:
         check_shape(source.names[index], whole[0][::-1], shape)
     across, down = image.width / whole[0][0], image.height / whole[0][1]
-    pixels = torch.from_numpy(np.array(image))[None].permute(0, 3, 1, 2)
+    pixels = torch.from_numpy(to_array(image))[None].permute(0, 3, 1, 2)
     cut = []
     for top, left, height, width in zip(*(c.tolist() for c in crops[0]), strict=True):
         rows, columns = _scaled(top, height, down), _scaled(left, width, across)
@@ -113,7 +113,7 @@ def crops_of_image(
 
 def _scaled(first: int, length: int, scale: float) -> slice:
     begin = round(scale * first)
-    return slice(begin, begin + round(scale * length))
+    return slice(begin, max(begin + 1, round(scale * (first + length))))
 
 
 def _reason(error: Exception) -> str:

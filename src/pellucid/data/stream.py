@@ -89,7 +89,9 @@ def _put_all(
 
 
 class Streamed:
-    """Images that are decoded whenever they are asked for, to the pixels that `Held` would have.
+    """Images that are decoded whenever they are asked for.
+
+    `batches` has the pixels that `Held` would have, `crops` those of the whole pictures.
 
     Args:
         source: What to decode.

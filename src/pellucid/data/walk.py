@@ -56,11 +56,13 @@ def state_of(entry: os.stat_result) -> str:
 def folder_state(path: str | Path) -> str:
     """Changes when an entry of the folder comes, goes or is renamed.
 
+    Unpacking and copying may set the time of change back, but not that of the status.
+
     Raises:
         OSError: it has gone.
     """
     found = os.stat(path)  # noqa: PTH116 - a Path for each of many folders takes longer
-    return f"{found.st_dev} {found.st_ino} {found.st_mtime_ns}"
+    return f"{found.st_dev} {found.st_ino} {found.st_mtime_ns} {found.st_ctime_ns}"
 
 
 def list_folder(root: Path, prefix: str = "") -> Listing:
