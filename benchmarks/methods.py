@@ -13,7 +13,7 @@ Goals: at most 3 % for the gate of BayesNCL, at most 15 % for IE-CL. Published f
 from typing import Any
 
 import torch
-from timing import parser, ratio, report, spread, take_turns
+from timing import parser, ratio, report, spread, take_turns, wait
 
 from pellucid.build import build_learner, build_optimiser
 from pellucid.learner import weigh
@@ -55,16 +55,12 @@ class Trained:
         self.optimiser.step()
         self.optimiser.zero_grad()
         self.learner.after_step([self.taken], 0.5)
-        self._wait()
+        wait(self.device)
 
     def measure(self) -> None:
         """The entropies of the newest step, as the log measures them now and then."""
         observe_entropy(self.learner, self.query, self.taken, seeded(0, "entropy"))
-        self._wait()
-
-    def _wait(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+        wait(self.device)
 
 
 def compared(

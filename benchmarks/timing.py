@@ -59,6 +59,12 @@ def ratio(over: Sequence[float], under: Sequence[float]) -> dict[str, float]:
     return spread([a / b for a, b in zip(over, under, strict=True)])
 
 
+def wait(device: torch.device) -> None:
+    """Until a GPU has done what was queued for it: a clock read earlier is too early."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
 @contextlib.contextmanager
 def threads(count: int) -> Iterator[None]:
     """Another number of torch's threads for a while."""

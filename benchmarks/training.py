@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from timing import parser, rates, ratio, report, spread
+from timing import parser, rates, ratio, report, spread, wait
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -138,21 +138,16 @@ class TakingTurns(TwoViews):
 
     def __call__(self, images: Tensor, step: int, rows: slice) -> tuple[Tensor, Tensor]:
         if step % self.steps == 0:
-            _wait(images.device)
+            wait(images.device)
             if step:
                 self.seconds["ours"].append(time.perf_counter() - self.began)
             for name, turn in self.others.items():
                 began = time.perf_counter()
                 turn(self.steps)
-                _wait(images.device)
+                wait(images.device)
                 self.seconds[name].append(time.perf_counter() - began)
             self.began = time.perf_counter()
         return super().__call__(images, step, rows)
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def measure(

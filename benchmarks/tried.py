@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
-from timing import parser, ratio, report, spread, take_turns
+from timing import parser, ratio, report, spread, take_turns, wait
 from torch import nn
 from torch.nn import functional as F
 from torch.optim import SGD, AdamW, Optimizer
@@ -37,11 +37,6 @@ VARIANTS = (
 )  # fmt: skip
 WARM = 3
 """Rounds that are not counted."""
-
-
-def wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 class Bare:
