@@ -144,7 +144,7 @@ def views() -> str:
                         cell(over) if over else "",
                     ]
                 )
-    head = ["views by", "views/s", "a second of processor time", "ours / it"]
+    head = ["views by", "views/s", "a second of processor time", "ours / it, by processor time"]
     return table(head, rows)
 
 
